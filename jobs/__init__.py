@@ -1,0 +1,1 @@
+"""What a lab cluster does: deciding, dispatching, recovering. Knows nothing of Django."""

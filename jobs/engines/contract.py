@@ -1,0 +1,99 @@
+"""What every engine must do. One contract test suite runs against each real one.
+
+An engine runs *runs*: a job's part on one node, in one attempt, named by a key that is never
+used twice. Every verb may be repeated without harm: a second `launch` of a key starts nothing,
+and a `stop` that comes before its `launch` makes that launch start nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.events import Observation
+
+
+def run_key(job_id: int, attempt: int, node_rank: int) -> str:
+    """The name of a run, unique for ever: `j17.a1.n0`."""
+    return f"j{job_id}.a{attempt}.n{node_rank}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All a node needs to start one run. `tasks` holds each task's own variables, in rank order."""
+
+    key: str
+    script: str
+    environment: dict[str, str]
+    tasks: tuple[dict[str, str], ...]
+    workdir: str
+    walltime_s: int
+    checkpoint_dir: str
+    stdout: str | None = None
+    stderr: str | None = None
+    warning_signal: int = 15
+    warning_before_s: int = 0
+    """0: no warning before the walltime; at its end SIGTERM, then the grace, then SIGKILL."""
+    grace_s: int = 30
+    memory_mib: int | None = None
+    log_cap_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The answer to one launch. `accepted` is False when it was stopped before it began."""
+
+    key: str
+    accepted: bool
+    started_at: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a run: `signal` first, SIGKILL to all that is left after `grace_s`."""
+
+    key: str
+    signal: int = 15
+    grace_s: int = 30
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """Bytes of a log from `offset`; `size` is the whole log's length at that moment."""
+
+    offset: int
+    data: bytes
+    size: int
+
+
+class Engine(Protocol):
+    """One node (or one cluster below us) that runs what it is given.
+
+    Raises `jobs.nodes.transport.NodeError` when the node can't be asked; then nothing is known
+    and nothing may be concluded.
+    """
+
+    def launch(self, launches: Sequence[Launch]) -> list[Launched]:
+        """Start runs, many at once, each at most once for ever."""
+
+    def observe(
+        self, keys: Sequence[str], *, gpus: bool = False, system: bool = False
+    ) -> Observation:
+        """Tell of these runs, their checkpoints and, if asked, of the GPUs and the machine."""
+
+    def stop(self, stops: Sequence[Stop]) -> None:
+        """Begin to end runs; `observe` tells when they are gone."""
+
+    def read_log(self, key: str, *, offset: int, length: int) -> LogRange:
+        """Part of a run's log; a negative offset counts from the end."""
+
+    def watch(self) -> Iterator[str]:
+        """Yield a run's key whenever something about it changed, and "" as a sign of life."""
+
+    def collect(self, keys: Sequence[str]) -> None:
+        """Forget ended runs: remove their directories from the node. Checkpoints stay."""
+
+    def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,81 @@
+"""A job's states, the reasons it waits or ended, and the legal transitions: one table.
+
+The words are Slurm's, so that nobody has to learn new ones.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NODE_FAIL = "NODE_FAIL"
+    DEADLINE = "DEADLINE"
+
+
+class Reason(StrEnum):
+    """Why a job is in the state it is in. While PENDING: what it waits for."""
+
+    NONE = ""
+    # waiting
+    RESOURCES = "Resources"
+    PRIORITY = "Priority"
+    BEGIN_TIME = "BeginTime"
+    DEPENDENCY = "Dependency"
+    DEPENDENCY_NEVER = "DependencyNeverSatisfied"
+    ARRAY_LIMIT = "JobArrayTaskLimit"
+    HELD_USER = "JobHeldUser"
+    HELD_LAUNCH = "JobHeldLaunchFailure"
+    NODE_DOWN = "ReqNodeNotAvail"
+    PARTITION_DOWN = "PartitionDown"
+    BAD_CONSTRAINTS = "BadConstraints"
+    CLEANING = "Cleaning"
+    # ended
+    NON_ZERO_EXIT = "NonZeroExitCode"
+    SIGNALED = "RaisedSignal"
+    CANCELLED_BY_USER = "CancelledByUser"
+    TIME_LIMIT = "TimeLimit"
+    OUT_OF_MEMORY = "OutOfMemory"
+    NODE_RESTARTED = "NodeRestarted"
+    RUN_LOST = "RunLost"
+    LAUNCH_FAILURE = "JobLaunchFailure"
+    DEADLINE = "DeadLine"
+
+
+WAITING = frozenset({State.PENDING})
+ACTIVE = frozenset({State.CONFIGURING, State.RUNNING, State.COMPLETING})
+"""Holds leases on GPUs."""
+ENDED = frozenset(State) - WAITING - ACTIVE
+
+_ENDINGS = frozenset(ENDED)
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.CONFIGURING, State.CANCELLED, State.DEADLINE}),
+    # Back to PENDING when nothing was started: the node could not be reached, say.
+    State.CONFIGURING: frozenset({State.PENDING, State.RUNNING, State.COMPLETING}) | _ENDINGS,
+    State.RUNNING: frozenset({State.COMPLETING}) | _ENDINGS,
+    # The leases are held until every process is known to be gone.
+    State.COMPLETING: _ENDINGS,
+    **{state: frozenset() for state in ENDED},
+}
+
+
+class IllegalTransition(ValueError):
+    """A move that the table does not have; a defect in the caller."""
+
+
+def check(old: State, new: State) -> None:
+    """Raise `IllegalTransition` unless `old` may become `new`."""
+    if new not in TRANSITIONS[old]:
+        raise IllegalTransition(f"a job may not go from {old} to {new}")
