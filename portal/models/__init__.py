@@ -1,0 +1,23 @@
+"""The tables. The database is the truth; everything else is a hint."""
+
+from portal.models.checkpoint import Checkpoint
+from portal.models.event import Event
+from portal.models.job import Allocation, Attempt, Job, Lease
+from portal.models.node import Gpu, Node, Partition
+from portal.models.people import Membership, Project, SignInLink, User
+
+__all__ = [
+    "Allocation",
+    "Attempt",
+    "Checkpoint",
+    "Event",
+    "Gpu",
+    "Job",
+    "Lease",
+    "Membership",
+    "Node",
+    "Partition",
+    "Project",
+    "SignInLink",
+    "User",
+]

@@ -1,0 +1,28 @@
+"""What a job saved of itself."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Checkpoint(models.Model):
+    """A file or directory that appeared in a job's checkpoint directory."""
+
+    job = models.ForeignKey("Job", on_delete=models.CASCADE, related_name="checkpoints")
+    attempt = models.ForeignKey("Attempt", on_delete=models.CASCADE, related_name="checkpoints")
+    node = models.ForeignKey("Node", on_delete=models.CASCADE)
+    name = models.CharField(max_length=255)
+    path = models.TextField()
+    step = models.BigIntegerField(null=True)
+    size_bytes = models.BigIntegerField()
+    modified_at = models.DateTimeField()
+    complete = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["-modified_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "node", "path"], name="one_row_per_checkpoint")
+        ]
+
+    def __str__(self) -> str:
+        return self.name

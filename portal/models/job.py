@@ -1,0 +1,219 @@
+"""What runs: jobs, their attempts, the allocations on nodes, the leases on GPUs.
+
+`Job.move` is the only place where a job's state changes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import models, transaction
+
+from jobs import lifecycle
+from jobs.lifecycle import Reason, State
+from portal import live
+from portal.models.event import Event
+
+
+class Job(models.Model):
+    """One request and where it stands. An array is one row per index, under one `array_id`."""
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs"
+    )
+    project = models.ForeignKey("Project", on_delete=models.PROTECT, related_name="jobs")
+    partition = models.ForeignKey("Partition", on_delete=models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=200)
+    spec = models.JSONField()
+    """The `jobs.spec.JobSpec`, as JSON."""
+    node_count = models.PositiveIntegerField()
+    gpus_per_node = models.PositiveIntegerField()
+    walltime_s = models.PositiveIntegerField()
+    array_id = models.BigIntegerField(null=True, db_index=True)
+    """The id of the array's first job."""
+    array_index = models.PositiveIntegerField(null=True)
+    submission_key = models.CharField(max_length=64, null=True, unique=True)
+    """Given with the form, so that two clicks submit once."""
+    relaunch_of = models.ForeignKey("self", null=True, on_delete=models.SET_NULL)
+    resume_from = models.TextField(blank=True)
+    """The checkpoint it was told to go on from."""
+
+    state = models.CharField(
+        max_length=16, choices=[(state, state) for state in State], default=State.PENDING
+    )
+    reason = models.CharField(max_length=40, blank=True)
+    detail = models.TextField(blank=True)
+    """The reason as a sentence."""
+    held = models.BooleanField(default=False)
+    cancelled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    cancelled_at = models.DateTimeField(null=True)
+    """When somebody asked for its end; the node is told until it is so."""
+
+    submitted_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    signal = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["state", "submitted_at", "id"], name="job_by_state"),
+            models.Index(fields=["owner", "state", "-id"], name="job_by_owner"),
+            models.Index(fields=["project", "state", "-id"], name="job_by_project"),
+            models.Index(fields=["-ended_at"], name="job_by_end"),
+        ]
+
+    def __str__(self) -> str:
+        return f"job {self.label}"
+
+    @property
+    def label(self) -> str:
+        """`17`, or `17_3` for index 3 of array 17, as in Slurm."""
+        return str(self.pk) if self.array_id is None else f"{self.array_id}_{self.array_index}"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.node_count * self.gpus_per_node
+
+    @property
+    def waiting(self) -> bool:
+        return self.state in lifecycle.WAITING
+
+    @property
+    def active(self) -> bool:
+        return self.state in lifecycle.ACTIVE
+
+    @property
+    def ended(self) -> bool:
+        return self.state in lifecycle.ENDED
+
+    def move(
+        self,
+        to: State,
+        *,
+        now: datetime,
+        reason: Reason = Reason.NONE,
+        detail: str = "",
+        actor: Any = None,
+        **changes: Any,
+    ) -> bool:
+        """Change the state, with other columns in `changes`, and write its Event.
+
+        One conditional UPDATE: False, and nothing done, when the job is no longer in the state
+        this object was read in, since somebody else was quicker. Raises
+        `jobs.lifecycle.IllegalTransition` for a move the table does not have.
+        """
+        old = State(self.state)
+        lifecycle.check(old, to)
+        changes |= {"state": to, "reason": reason, "detail": detail}
+        with transaction.atomic():
+            if not Job.objects.filter(pk=self.pk, state=old).update(**changes):
+                return False
+            Event.objects.create(
+                at=now, job=self, kind="state", old=old, new=to,
+                reason=reason, detail=detail, actor=actor,
+            )  # fmt: skip
+            live.changed("jobs", f"job-{self.pk}")
+        for name, value in changes.items():
+            setattr(self, name, value)
+        return True
+
+
+class Attempt(models.Model):
+    """One try at running a job. Numbers only grow."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=16, blank=True)
+    """The state it brought the job to."""
+    detail = models.TextField(blank=True)
+    master_port = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number"], name="one_attempt_per_number"),
+            models.UniqueConstraint(
+                fields=["job"],
+                condition=models.Q(ended_at=None),
+                name="one_open_attempt_per_job",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.job}"
+
+
+class Allocation(models.Model):
+    """An attempt's part on one node: what it may use there, and the run that uses it."""
+
+    class Phase(models.TextChoices):
+        PLANNED = "planned", "to be started"
+        LAUNCHING = "launching", "sent to the node"
+        RUNNING = "running", "running"
+        ENDED = "ended", "ended"
+        VOID = "void", "never started"
+
+    OPEN = (Phase.PLANNED, Phase.LAUNCHING, Phase.RUNNING)
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="allocations")
+    node = models.ForeignKey("Node", on_delete=models.PROTECT, related_name="allocations")
+    rank = models.PositiveIntegerField()
+    key = models.CharField(max_length=64, unique=True)
+    """The run's name on the node, never used twice."""
+    cpus = models.PositiveIntegerField()
+    memory_mib = models.PositiveIntegerField()
+    exclusive = models.BooleanField(default=False)
+
+    phase = models.CharField(max_length=16, choices=Phase, default=Phase.PLANNED)
+    tries = models.PositiveIntegerField(default=0)
+    stop_wanted_at = models.DateTimeField(null=True)
+    stop_sent_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    cause = models.CharField(max_length=16, blank=True)
+    exit_code = models.IntegerField(null=True)
+    signal = models.PositiveIntegerField(null=True)
+    message = models.TextField(blank=True)
+    log_bytes = models.BigIntegerField(default=0)
+    log_kept = models.BooleanField(default=False)
+    """Its whole log lies in the portal's archive."""
+
+    class Meta:
+        ordering = ["rank"]
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "rank"], name="one_allocation_per_rank"),
+            models.UniqueConstraint(fields=["attempt", "node"], name="one_allocation_per_node"),
+        ]
+        indexes = [models.Index(fields=["node", "phase"], name="allocation_by_node")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Lease(models.Model):
+    """A GPU held by an allocation, from the decision until every process is known to be gone."""
+
+    gpu = models.ForeignKey("Gpu", on_delete=models.PROTECT, related_name="leases")
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="leases")
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            # The promise itself: no GPU is leased twice.
+            models.UniqueConstraint(
+                fields=["gpu"], condition=models.Q(released_at=None), name="one_lease_per_gpu"
+            ),
+            models.UniqueConstraint(fields=["gpu", "allocation"], name="one_lease_per_allocation"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gpu} for {self.allocation}"

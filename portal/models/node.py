@@ -1,0 +1,143 @@
+"""Where: partitions, nodes and their GPUs, with the last look at each."""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+
+
+class Partition(models.Model):
+    """A named set of nodes that jobs ask for, as in Slurm."""
+
+    name = models.CharField(
+        max_length=64,
+        unique=True,
+        validators=[RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", "Use letters and digits.")],
+    )
+    is_default = models.BooleanField(default=False)
+    max_walltime_s = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["is_default"],
+                condition=models.Q(is_default=True),
+                name="one_default_partition",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """A machine that runs jobs: how to reach it, what it has, how it was when last seen."""
+
+    class Transport(models.TextChoices):
+        SSH = "ssh", "over SSH"
+        LOCAL = "local", "this machine"
+
+    class Health(models.TextChoices):
+        NEW = "NEW", "not probed yet"
+        UP = "UP", "up"
+        UNREACHABLE = "UNREACHABLE", "does not answer"
+
+    name = models.CharField(
+        max_length=64,
+        unique=True,
+        validators=[
+            RegexValidator(
+                r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z",
+                "Use letters, digits, '.', '_' and '-', beginning with a letter or digit.",
+            )
+        ],
+    )
+    partition = models.ForeignKey(Partition, on_delete=models.PROTECT, related_name="nodes")
+    simulated = models.BooleanField(default=False)
+    """One of the practice lab's; said so on every page."""
+
+    transport = models.CharField(max_length=8, choices=Transport, default=Transport.SSH)
+    host = models.CharField(max_length=255, blank=True)
+    port = models.PositiveIntegerField(
+        default=22, validators=[MinValueValidator(1), MaxValueValidator(65535)]
+    )
+    login = models.CharField(max_length=64, blank=True)
+    """The account jobs run as."""
+    host_key = models.TextField(blank=True)
+    """The pinned key: `ssh-ed25519 AAAA...`."""
+    jump = models.JSONField(default=list, blank=True)
+    """Bastions from here to there, each {host, port, user, host_key}."""
+    spool = models.CharField(max_length=255, default="~/.carrel")
+
+    health = models.CharField(max_length=16, choices=Health, default=Health.NEW)
+    health_since = models.DateTimeField(null=True)
+    problem = models.TextField(blank=True)
+    """Why it is not UP, with what to do."""
+    missed = models.PositiveIntegerField(default=0)
+    """Looks in a row that brought no answer."""
+    drained = models.BooleanField(default=False)
+    drain_reason = models.CharField(max_length=200, blank=True)
+
+    hostname = models.CharField(max_length=255, blank=True)
+    os = models.CharField(max_length=200, blank=True)
+    python = models.CharField(max_length=32, blank=True)
+    driver = models.CharField(max_length=64, blank=True)
+    cpus = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    features = models.JSONField(default=list, blank=True)
+    topology = models.TextField(blank=True)
+    notes = models.JSONField(default=list, blank=True)
+    """What the last probe or look could not read, in plain words."""
+    boot_id = models.CharField(max_length=64, blank=True)
+    probed_at = models.DateTimeField(null=True)
+
+    seen_at = models.DateTimeField(null=True)
+    tried_at = models.DateTimeField(null=True)
+    """The last look, answered or not."""
+    load1 = models.FloatField(null=True)
+    memory_available_mib = models.PositiveIntegerField(null=True)
+    disk_total_mib = models.PositiveBigIntegerField(null=True)
+    disk_free_mib = models.PositiveBigIntegerField(null=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def unavailable(self) -> str:
+        """Why no job may start here now; empty when one may."""
+        if self.drained:
+            return f"drained: {self.drain_reason}" if self.drain_reason else "drained"
+        if self.health != self.Health.UP:
+            return self.get_health_display()
+        return ""
+
+
+class Gpu(models.Model):
+    """One GPU of a node, with its last sample (None: the card does not tell)."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    uuid = models.CharField(max_length=80, unique=True)
+    index = models.PositiveIntegerField()
+    model = models.CharField(max_length=120)
+    memory_mib = models.PositiveIntegerField()
+    pci_bus_id = models.CharField(max_length=32, blank=True)
+    mig_mode = models.CharField(max_length=16, blank=True)
+    present = models.BooleanField(default=True)
+    """False once a probe no longer finds it; kept, as past jobs point to it."""
+
+    sampled_at = models.DateTimeField(null=True)
+    memory_used_mib = models.PositiveIntegerField(null=True)
+    utilization_pct = models.PositiveIntegerField(null=True)
+    temperature_c = models.IntegerField(null=True)
+    power_w = models.FloatField(null=True)
+    processes = models.JSONField(default=list, blank=True)
+
+    class Meta:
+        ordering = ["node", "index"]
+
+    def __str__(self) -> str:
+        return f"{self.node} GPU {self.index}"

@@ -1,0 +1,61 @@
+"""Who: people, their projects, and one-time links to sign in with."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
+from django.db import models
+
+
+class User(AbstractUser):
+    """A person. `is_staff` marks an administrator of the lab."""
+
+    def __str__(self) -> str:
+        return self.get_full_name() or self.username
+
+
+class Project(models.Model):
+    """What jobs are accounted to."""
+
+    name = models.CharField(
+        max_length=64,
+        unique=True,
+        validators=[
+            RegexValidator(
+                r"^[a-z0-9][a-z0-9._-]*\Z",
+                "Use small letters, digits, '.', '_' and '-', beginning with a letter or digit.",
+            )
+        ],
+    )
+    title = models.CharField(max_length=200, blank=True)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """A person may submit to a project."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="one_membership")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}"
+
+
+class SignInLink(models.Model):
+    """A link that signs its person in once. Only the token's digest is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    digest = models.CharField(max_length=64, unique=True)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"link for {self.user}"
