@@ -2,27 +2,30 @@
 
 Nothing here touches a database, a clock or a network. A `JobSpec` that exists is valid in
 itself; whether a lab can run it is the scheduler's question (`jobs.scheduler.fit`).
+Every dataclass raises `SpecError` for the first thing wrong with it; the error's `field` is the
+name that the web form uses.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-MAX_SCRIPT_BYTES = 1_000_000
-MAX_NAME_CHARS = 200
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+from jobs import rules
+from jobs.rules import MAX_NAME_CHARS, MAX_SCRIPT_BYTES, SpecError
 
-
-class SpecError(ValueError):
-    """One thing wrong with a request: which field, and what would be right."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
+__all__ = [
+    "MAX_NAME_CHARS",
+    "MAX_SCRIPT_BYTES",
+    "Array",
+    "Dependency",
+    "DependencyKind",
+    "JobSpec",
+    "Resources",
+    "SpecError",
+    "WarningSignal",
+]
 
 
 class DependencyKind(StrEnum):
@@ -41,6 +44,15 @@ class Dependency:
     kind: DependencyKind
     job_id: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.kind is DependencyKind.SINGLETON:
+            if self.job_id is not None:
+                raise SpecError("dependency", "singleton takes no job number")
+        elif self.job_id is None:
+            raise SpecError("dependency", f"{self.kind} needs a job number, as in {self.kind}:17")
+        else:
+            rules.check_count("dependency", self.job_id, 1, 2**63 - 1)
+
 
 @dataclass(frozen=True)
 class Array:
@@ -49,6 +61,16 @@ class Array:
     indices: tuple[int, ...]
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.indices) <= rules.MAX_ARRAY_TASKS:
+            raise SpecError("array", f"must have 1 to {rules.MAX_ARRAY_TASKS:,} tasks")
+        for index in self.indices:
+            rules.check_count("array", index, 0, rules.MAX_ARRAY_INDEX)
+        if any(b <= a for a, b in zip(self.indices, self.indices[1:], strict=False)):
+            raise SpecError("array", "indices must ascend and none may come twice")
+        if self.limit is not None:
+            rules.check_count("array", self.limit, 1, rules.MAX_ARRAY_TASKS)
+
 
 @dataclass(frozen=True)
 class WarningSignal:
@@ -56,6 +78,10 @@ class WarningSignal:
 
     number: int
     before_s: int
+
+    def __post_init__(self) -> None:
+        rules.check_count("signal", self.number, 1, rules.MAX_SIGNAL)
+        rules.check_count("signal", self.before_s, 0, rules.MAX_WARNING_S)
 
 
 @dataclass(frozen=True)
@@ -70,10 +96,32 @@ class Resources:
     memory_mib: int | None = None
     """Per node; None asks for no limit and accounts for nothing."""
     exclusive: bool = False
+    """Whole nodes: nothing else runs there, and all their CPUs and GPUs are the job's."""
     features: tuple[str, ...] = ()
     """Node features or GPU models, all of which a node must have (`--constraint a&b`)."""
     only_nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        rules.check_count("nodes", self.nodes, 1, rules.MAX_NODES)
+        rules.check_count("gpus_per_node", self.gpus_per_node, 0, rules.MAX_GPUS_PER_NODE)
+        rules.check_count("tasks_per_node", self.tasks_per_node, 1, rules.MAX_TASKS_PER_NODE)
+        rules.check_count("cpus_per_task", self.cpus_per_task, 1, rules.MAX_CPUS_PER_TASK)
+        if self.memory_mib is not None:
+            rules.check_count("memory", self.memory_mib, 1, rules.MAX_MEMORY_MIB)
+        if self.gpu_model is not None:
+            rules.check_words("gpu_model", (self.gpu_model,))
+        rules.check_words("features", self.features)
+        rules.check_words("only_nodes", self.only_nodes)
+        rules.check_words("not_nodes", self.not_nodes)
+        if len(set(self.only_nodes)) < len(self.only_nodes):
+            raise SpecError("only_nodes", "names a node twice; name each once")
+        if self.only_nodes and len(self.only_nodes) < self.nodes:
+            raise SpecError(
+                "nodes",
+                f"asks for {self.nodes} nodes but allows only {len(self.only_nodes)} "
+                f"({', '.join(self.only_nodes)}); name more nodes or ask for fewer",
+            )
 
     @property
     def cpus(self) -> int:
@@ -108,3 +156,20 @@ class JobSpec:
     """File name pattern as in Slurm (%j, %A, %a, %x, %u, %N, %n); None keeps the log in Carrel."""
     stderr: str | None = None
     warning: WarningSignal | None = None
+
+    def __post_init__(self) -> None:
+        rules.check_name(self.name)
+        rules.check_script(self.script)
+        rules.check_count("walltime", self.walltime_s, 1, rules.MAX_WALLTIME_S)
+        for field_name, value in (("project", self.project), ("partition", self.partition)):
+            if value is not None:
+                rules.check_line(field_name, value, rules.MAX_NAME_CHARS)
+                if not value.strip():
+                    raise SpecError(field_name, "must not be blank")
+        rules.check_workdir(self.workdir)
+        rules.check_environment(self.environment)
+        if len(self.dependencies) > rules.MAX_DEPENDENCIES:
+            raise SpecError("dependency", f"may name at most {rules.MAX_DEPENDENCIES:,} jobs")
+        rules.check_times(self.begin_at, self.deadline_at, self.walltime_s)
+        rules.check_pattern("stdout", self.stdout)
+        rules.check_pattern("stderr", self.stderr)
