@@ -1,0 +1,3 @@
+"""In the making."""
+
+urlpatterns: list[object] = []
