@@ -62,6 +62,8 @@ class Pending:
     walltime_s: int
     partition: str
     held: bool = False
+    hold_reason: Reason = Reason.HELD_USER
+    """Who or what holds it, when `held`."""
     begin_at: datetime | None = None
     deadline_at: datetime | None = None
     dependency: DependencyState = DependencyState.NONE
@@ -72,12 +74,18 @@ class Pending:
 
 @dataclass(frozen=True)
 class Running:
-    """A job that holds leases; `ends_by` is its start plus its walltime."""
+    """A job that holds leases; `ends_by` is its start plus its walltime.
+
+    What it holds is used to foretell what its end frees. Without the CPUs and the memory, they
+    count as free only once the node is empty: a later, still true, "at the latest".
+    """
 
     id: int
     ends_by: datetime
     node_ids: tuple[int, ...]
     array_id: int | None = None
+    cpus_per_node: int = 0
+    memory_mib_per_node: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,225 @@
+"""Which nodes could hold a request at all: the hard constraints, one short function each.
+
+All of it looks at what nodes are, not at what is free on them right now (that is `room.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from jobs.scheduler.snapshot import Node
+from jobs.spec import Resources
+
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_DIGITS = re.compile(r"(\d+)")
+
+
+def name_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Orders node names as people do: n2 before n10."""
+    parts = _DIGITS.split(name)
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)
+
+
+@lru_cache(maxsize=4096)
+def is_model(asked: str, model: str) -> bool:
+    """Whether a GPU of this model is what was asked for.
+
+    `a100` is an `NVIDIA A100-SXM4-80GB`, and so is `a100-80gb`; `a10` is not. `rtx4090` is a
+    `GeForce RTX 4090`: words may be written together.
+    """
+    words = _words(model)
+    wanted = _words(asked)
+    if wanted and set(wanted) <= set(words):
+        return True
+    joined = "".join(wanted)
+    return any(
+        joined == "".join(words[start:end])
+        for start in range(len(words))
+        for end in range(start + 1, len(words) + 1)
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _SEPARATORS.split(text.casefold()) if word]
+
+
+def usable_models(node: Node, asked: Resources) -> frozenset[str]:
+    """The GPU models of this node that may serve the request.
+
+    A feature that is no feature of the node but the name of a model narrows the choice too.
+    """
+    wanted = [name for name in asked.features if name not in node.features]
+    if asked.gpu_model is not None:
+        wanted.append(asked.gpu_model)
+    return frozenset(
+        model
+        for model in {gpu.model for gpu in node.gpus}
+        if all(is_model(name, model) for name in wanted)
+    )
+
+
+def is_allowed(node: Node, asked: Resources) -> bool:
+    """Neither left out of a list of nodes nor on the list of those to avoid."""
+    return node.name not in asked.not_nodes and (
+        not asked.only_nodes or node.name in asked.only_nodes
+    )
+
+
+def has_features(node: Node, asked: Resources) -> bool:
+    """Every feature, be it the node's own or the name of a GPU model."""
+    return all(
+        name in node.features or any(is_model(name, gpu.model) for gpu in node.gpus)
+        for name in asked.features
+    )
+
+
+def has_gpus(node: Node, asked: Resources) -> bool:
+    """Enough GPUs of the right model, free or not."""
+    return asked.gpus_per_node == 0 or gpu_count(node, asked) >= asked.gpus_per_node
+
+
+def has_cpus(node: Node, asked: Resources) -> bool:
+    """Enough CPUs, free or not."""
+    return node.cpus >= asked.cpus
+
+
+def has_memory(node: Node, asked: Resources) -> bool:
+    """Enough memory, free or not."""
+    return asked.memory_mib is None or node.memory_mib >= asked.memory_mib
+
+
+def gpu_count(node: Node, asked: Resources) -> int:
+    """How many GPUs of this node may serve the request, free or not."""
+    models = usable_models(node, asked)
+    return sum(1 for gpu in node.gpus if gpu.model in models)
+
+
+CONSTRAINTS = (is_allowed, has_features, has_gpus, has_cpus, has_memory)
+
+
+def could_hold(node: Node, asked: Resources) -> bool:
+    """Whether the node, empty and available, could hold its part of the request."""
+    return all(holds(node, asked) for holds in CONSTRAINTS)
+
+
+def refuse(asked: Resources, nodes: Iterable[Node], partition: str | None = None) -> str | None:
+    """Why the request can never fit, with the largest that would; None when it can.
+
+    Nodes that are down or draining count: they come back. `partition` None looks at all nodes.
+    """
+    left = sorted(
+        (node for node in nodes if partition in (None, node.partition)),
+        key=lambda node: (name_key(node.name), node.id),
+    )
+    where = f"partition {partition}" if partition is not None else "this cluster"
+    if not left:
+        return f"{where} has no nodes"
+    for holds in CONSTRAINTS:
+        holding = [node for node in left if holds(node, asked)]
+        if len(holding) < asked.nodes:
+            return _refusal(holds.__name__, asked, left, holding, where)
+        left = holding
+    return None
+
+
+def _refusal(
+    constraint: str, asked: Resources, left: Sequence[Node], holding: Sequence[Node], where: str
+) -> str:
+    """`left` meets all constraints before this one, of which only `holding` meets it too."""
+    if len(left) < asked.nodes:
+        return f"asks for {asked.nodes} nodes; {where} has {len(left)}"
+    if constraint == "is_allowed":
+        return _refuse_names(asked, left, holding, where)
+    if holding and asked.nodes > 1:
+        have = f"{count(len(holding), 'node')} ({listed(node.name for node in holding)})"
+        return (
+            f"asks for {asked.nodes} nodes with {_want(constraint, asked)} each; only {have} "
+            + ("has that" if len(holding) == 1 else "have that")
+        )
+    if constraint == "has_features":
+        known = sorted({name for node in left for name in node.features})
+        models = sorted({gpu.model for node in left for gpu in node.gpus})
+        return (
+            f"asks for {_want(constraint, asked)}; no node of {where} has that. "
+            f"There are: {listed(known + models, 12) or 'no features and no GPUs'}"
+        )
+    return _refuse_size(constraint, asked, left, where)
+
+
+def _refuse_names(
+    asked: Resources, left: Sequence[Node], holding: Sequence[Node], where: str
+) -> str:
+    names = {node.name for node in left}
+    unknown = [name for name in asked.only_nodes if name not in names]
+    if unknown:
+        return f"asks for node {listed(unknown)}; {where} has {listed(n.name for n in left)}"
+    return (
+        f"asks for {count(asked.nodes, 'node')} but rules out all except "
+        f"{listed(node.name for node in holding) or 'none'}"
+    )
+
+
+def _refuse_size(constraint: str, asked: Resources, left: Sequence[Node], where: str) -> str:
+    want = _want(constraint, asked)
+    if constraint == "has_gpus":
+        largest = max(left, key=lambda node: gpu_count(node, asked))
+        size = gpu_count(largest, asked)
+        if size == 0:
+            models = sorted({gpu.model for node in left for gpu in node.gpus})
+            return f"asks for {want}; {where} has {listed(models) or 'no GPUs'}"
+        have = str(size)
+    elif constraint == "has_cpus":
+        largest = max(left, key=lambda node: node.cpus)
+        have = str(largest.cpus)
+    else:
+        largest = max(left, key=lambda node: node.memory_mib)
+        have = memory(largest.memory_mib)
+    which = (
+        "the largest such node"
+        if constraint != "has_gpus" and _narrowed(asked)
+        else ("the largest node")
+    )
+    return f"asks for {want} on one node; {which} ({largest.name}) has {have}"
+
+
+def _narrowed(asked: Resources) -> bool:
+    return bool(asked.gpus_per_node or asked.features or asked.only_nodes or asked.not_nodes)
+
+
+def _want(constraint: str, asked: Resources) -> str:
+    if constraint == "has_features":
+        return " and ".join(asked.features)
+    if constraint == "has_cpus":
+        return count(asked.cpus, "CPU")
+    if constraint == "has_memory":
+        return f"{memory(asked.memory_mib or 0)} of memory"
+    return gpus(asked)
+
+
+def gpus(asked: Resources) -> str:
+    """`2 GPUs`, `1 a100 GPU`: per node."""
+    model = f"{asked.gpu_model} " if asked.gpu_model else ""
+    return count(asked.gpus_per_node, f"{model}GPU")
+
+
+def count(number: int, thing: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def memory(mib: int) -> str:
+    """`16 GiB`, `1.5 GiB`, `900 MiB`: exact, or cut to a tenth."""
+    if mib < 1024:
+        return f"{mib} MiB"
+    whole, rest = divmod(mib, 1024)
+    return f"{whole} GiB" if rest == 0 else f"{whole}.{rest * 10 // 1024} GiB"
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """`n1, n2, n3 and 4 more`."""
+    found = list(names)
+    if len(found) <= most:
+        return ", ".join(found)
+    return f"{', '.join(found[: most - 1])} and {len(found) - most + 1} more"
