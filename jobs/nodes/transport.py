@@ -9,10 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+# A node's answer is kept in memory: more than this is no answer but a fault.
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True)
 class Completed:
-    """What a program on a node left behind."""
+    """What a program on a node left behind.
+
+    `exit_code` is minus the signal's number when a signal ended it, 127 when there is no such
+    program, 126 when it may not be run.
+    """
 
     exit_code: int
     stdout: bytes
@@ -85,16 +93,37 @@ class Transport(Protocol):
     """A login on one node. Safe to use from several threads."""
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 30) -> Completed:
-        """Run a program to its end. The input's end is not signalled: send its length first."""
+        """Run a program to its end. The input's end is not signalled: send its length first.
+
+        Raises a `NodeError`; `CommandFailed` when it prints over `MAX_OUTPUT_BYTES`. After a
+        `DeadlineExceeded` the program is told to end (SIGTERM). Raises ValueError for a NUL byte.
+        """
 
     def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
-        """Yield a program's output lines as they come; `DeadlineExceeded` after a silence.
+        """Yield a program's output lines as they come, without their newlines.
 
-        Closing the iterator ends the program.
+        `DeadlineExceeded` after a silence, `CommandFailed` when it ends with another code than 0
+        or a line is over `MAX_LINE_BYTES`. Closing the iterator ends the program (SIGTERM).
         """
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
-        """Write a file whole or not at all; missing parent directories are made, mode 700."""
+        """Write a file whole or not at all; missing parent directories are made, mode 700.
+
+        `path` is absolute. Raises `CommandFailed` when the node can't write it.
+        """
 
     def close(self) -> None:
         """Let go of the connection. A later call opens a new one."""
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a path that `put` does not take."""
+    if not path.startswith("/") or path.endswith("/") or "\0" in path:
+        raise ValueError(f"path: {path!r} is not the absolute path of a file")
+
+
+def first_lines(output: bytes | bytearray, lines: int = 3) -> str:
+    """The beginning of what a program said, fit for a message: at most 300 characters."""
+    text = bytes(output[:2000]).decode("utf-8", "replace").strip()
+    shown = " / ".join(line.strip() for line in text.splitlines()[:lines])
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)[:300]
