@@ -65,8 +65,9 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     # Back to PENDING when nothing was started: the node could not be reached, say.
     State.CONFIGURING: frozenset({State.PENDING, State.RUNNING, State.COMPLETING}) | _ENDINGS,
     State.RUNNING: frozenset({State.COMPLETING}) | _ENDINGS,
-    # The leases are held until every process is known to be gone.
-    State.COMPLETING: _ENDINGS,
+    # The leases are held until every process is known to be gone. Back to PENDING when a gang
+    # could not be started on all of its nodes.
+    State.COMPLETING: frozenset({State.PENDING}) | _ENDINGS,
     **{state: frozenset() for state in ENDED},
 }
 

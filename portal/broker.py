@@ -33,3 +33,11 @@ def clear(flag: str) -> None:
         connection().delete(f"carrel:{flag}")
     except redis.RedisError:
         return
+
+
+def extend(flag: str, seconds: float) -> None:
+    """Keep a flag up for longer, if Redis answers."""
+    try:
+        connection().set(f"carrel:{flag}", 1, px=int(seconds * 1000))
+    except redis.RedisError:
+        return

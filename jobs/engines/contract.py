@@ -14,9 +14,13 @@ from typing import Protocol
 from jobs.events import Observation
 
 
-def run_key(job_id: int, attempt: int, node_rank: int) -> str:
-    """The name of a run, unique for ever: `j17.a1.n0`."""
-    return f"j{job_id}.a{attempt}.n{node_rank}"
+def run_key(job_id: int, attempt: int, node_rank: int, nonce: str) -> str:
+    """The name of a run: `j17.a1.n0.3f9c2a71`.
+
+    The nonce keeps it unique for ever: a restored database counts job ids anew, and two portals
+    may use one account on a node.
+    """
+    return f"j{job_id}.a{attempt}.n{node_rank}.{nonce}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from portal.models.checkpoint import Checkpoint
 from portal.models.event import Event
-from portal.models.job import Allocation, Attempt, Job, Lease
+from portal.models.job import Allocation, Attempt, Job, Lease, Script
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
 
@@ -18,6 +18,7 @@ __all__ = [
     "Node",
     "Partition",
     "Project",
+    "Script",
     "SignInLink",
     "User",
 ]

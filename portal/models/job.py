@@ -17,6 +17,17 @@ from portal import live
 from portal.models.event import Event
 
 
+class Script(models.Model):
+    """A script's text, once for all jobs that run it (an array's thousand, say)."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    """SHA-256 of the text in UTF-8, hexadecimal."""
+    text = models.TextField()
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
 class Job(models.Model):
     """One request and where it stands. An array is one row per index, under one `array_id`."""
 
@@ -26,8 +37,9 @@ class Job(models.Model):
     project = models.ForeignKey("Project", on_delete=models.PROTECT, related_name="jobs")
     partition = models.ForeignKey("Partition", on_delete=models.PROTECT, related_name="jobs")
     name = models.CharField(max_length=200)
+    script = models.ForeignKey(Script, on_delete=models.PROTECT, related_name="jobs")
     spec = models.JSONField()
-    """The `jobs.spec.JobSpec`, as JSON."""
+    """The `jobs.spec.JobSpec` as JSON, less its script."""
     node_count = models.PositiveIntegerField()
     gpus_per_node = models.PositiveIntegerField()
     walltime_s = models.PositiveIntegerField()
@@ -174,6 +186,8 @@ class Allocation(models.Model):
     exclusive = models.BooleanField(default=False)
 
     phase = models.CharField(max_length=16, choices=Phase, default=Phase.PLANNED)
+    sent_at = models.DateTimeField(null=True)
+    """When its launch was last sent; the answer may have been lost."""
     tries = models.PositiveIntegerField(default=0)
     stop_wanted_at = models.DateTimeField(null=True)
     stop_sent_at = models.DateTimeField(null=True)
@@ -186,6 +200,8 @@ class Allocation(models.Model):
     log_bytes = models.BigIntegerField(default=0)
     log_kept = models.BooleanField(default=False)
     """Its whole log lies in the portal's archive."""
+    tidied = models.BooleanField(default=False)
+    """Its directory was removed from the node."""
 
     class Meta:
         ordering = ["rank"]

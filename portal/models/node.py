@@ -31,6 +31,13 @@ class Partition(models.Model):
         return self.name
 
 
+class PresentNodes(models.Manager["Node"]):
+    """Nodes that were not removed."""
+
+    def get_queryset(self) -> models.QuerySet[Node]:
+        return super().get_queryset().filter(removed_at=None)
+
+
 class Node(models.Model):
     """A machine that runs jobs: how to reach it, what it has, how it was when last seen."""
 
@@ -45,7 +52,6 @@ class Node(models.Model):
 
     name = models.CharField(
         max_length=64,
-        unique=True,
         validators=[
             RegexValidator(
                 r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z",
@@ -69,6 +75,9 @@ class Node(models.Model):
     jump = models.JSONField(default=list, blank=True)
     """Bastions from here to there, each {host, port, user, host_key}."""
     spool = models.CharField(max_length=255, default="~/.carrel")
+    """Where runs and their logs lie on the node."""
+    checkpoint_root = models.CharField(max_length=255, default="~/.carrel/checkpoints")
+    """Where jobs' checkpoint directories are made, best on storage that all nodes see."""
 
     health = models.CharField(max_length=16, choices=Health, default=Health.NEW)
     health_since = models.DateTimeField(null=True)
@@ -100,8 +109,22 @@ class Node(models.Model):
     disk_total_mib = models.PositiveBigIntegerField(null=True)
     disk_free_mib = models.PositiveBigIntegerField(null=True)
 
+    removed_at = models.DateTimeField(null=True)
+    """Removed nodes stay in the table, as past jobs point to them."""
+
+    objects = PresentNodes()
+    all_objects = models.Manager["Node"]()
+
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(removed_at=None),
+                name="one_node_per_name",
+                violation_error_message="A node of this name exists already.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -1,0 +1,98 @@
+"""What a job came to, from how its runs ended: one verdict, in plain words."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.events import Cause
+from jobs.lifecycle import Reason, State
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How one run ended, on which node and when (any one clock, seconds)."""
+
+    node: str
+    ended_at: float
+    cause: Cause
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+    @property
+    def well(self) -> bool:
+        return self.cause is Cause.EXITED and self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The job's final state, why, a sentence, and the exit code and signal it is shown with."""
+
+    state: State
+    reason: Reason
+    detail: str
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+def verdict(ends: Sequence[RunEnd], *, cancelled_by: str | None) -> Verdict:
+    """Judge by the run that went wrong first; those we stopped on its account do not count.
+
+    `ends` is not empty. A job whose runs had all ended well before its cancellation reached
+    them is COMPLETED: nothing was cut short.
+    """
+    if all(end.well for end in ends):
+        return Verdict(State.COMPLETED, Reason.NONE, "", exit_code=0)
+    wrong = [end for end in ends if not end.well and end.cause is not Cause.STOPPED]
+    if cancelled_by is not None and not any(_by_itself(end) for end in wrong):
+        stopped = ends[0]
+        return Verdict(
+            State.CANCELLED, Reason.CANCELLED_BY_USER, f"Cancelled by {cancelled_by}.",
+            stopped.exit_code, stopped.signal,
+        )  # fmt: skip
+    first = min(wrong or ends, key=lambda end: end.ended_at)
+    return _judge(first, many=len(ends) > 1)
+
+
+def _by_itself(end: RunEnd) -> bool:
+    return end.cause not in (Cause.STOPPED, Cause.LOST, Cause.NODE_RESTARTED)
+
+
+def _judge(end: RunEnd, *, many: bool) -> Verdict:
+    where = f" on {end.node}" if many else ""
+    match end.cause:
+        case Cause.WALLTIME:
+            state, reason = State.TIMEOUT, Reason.TIME_LIMIT
+            detail = f"Its walltime was over{where}."
+        case Cause.MEMORY:
+            state, reason = State.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY
+            detail = end.message or f"It used more memory than it had asked for{where}."
+        case Cause.LAUNCH_FAILED:
+            state, reason = State.FAILED, Reason.LAUNCH_FAILURE
+            detail = f"It could not be started on {end.node}: {end.message}"
+        case Cause.NODE_RESTARTED:
+            state, reason = State.NODE_FAIL, Reason.NODE_RESTARTED
+            detail = f"{end.node} was restarted while it ran."
+        case Cause.LOST:
+            state, reason = State.NODE_FAIL, Reason.RUN_LOST
+            detail = end.message or f"Its processes on {end.node} were killed from outside."
+        case Cause.STOPPED:
+            state, reason = State.CANCELLED, Reason.CANCELLED_BY_USER
+            detail = f"It was stopped{where}."
+        case Cause.EXITED if end.signal:
+            state, reason = State.FAILED, Reason.SIGNALED
+            detail = f"It was ended by {signal_name(end.signal)}{where}."
+        case _:
+            state, reason = State.FAILED, Reason.NON_ZERO_EXIT
+            detail = f"It ended with exit code {end.exit_code}{where}."
+    return Verdict(state, reason, detail, end.exit_code, end.signal)
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 99` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

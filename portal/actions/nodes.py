@@ -1,0 +1,233 @@
+"""Nodes: add, probe, drain, resume, remove; and what a look at one says of its health."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from jobs.nodes.probe import GpuFacts, NodeFacts
+from jobs.nodes.probe import probe as ask
+
+from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
+from jobs.nodes.transport import NodeError
+from portal import hints, live, reach
+from portal.models import Event, Gpu, Node, Partition, User
+
+MISSES = 3
+"""Looks in a row without an answer before a node counts as unreachable."""
+
+
+class NodeBusy(Exception):
+    """The node still has work; `message` says which."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def public_key() -> str:
+    """Carrel's own public key, one line for a node's `authorized_keys`."""
+    _ensure_key()
+    return public_key_line(load_key(settings.SSH_KEY))
+
+
+def _ensure_key() -> None:
+    """Make the portal's key on first use; who comes second finds the first one's."""
+    if not settings.SSH_KEY.exists():
+        with suppress(FileExistsError):
+            generate_key(settings.SSH_KEY)
+
+
+def scan(*, host: str, port: int, jump: list[dict[str, Any]]) -> HostKey:
+    """The key a host shows, for a person to confirm. Raises `NodeError`."""
+    _ensure_key()
+    return scan_host_key(host, port, jump=reach.hops(jump), key=load_key(settings.SSH_KEY))
+
+
+def default_partition() -> Partition:
+    """The partition of jobs and nodes that name none; made when there is none yet."""
+    found = Partition.objects.filter(is_default=True).first()
+    return found or Partition.objects.get_or_create(name="gpu", defaults={"is_default": True})[0]
+
+
+def add(
+    *,
+    name: str,
+    actor: User | None,
+    now: datetime,
+    host: str = "",
+    port: int = 22,
+    login: str = "",
+    host_key: str = "",
+    jump: list[dict[str, Any]] | None = None,
+    partition: Partition | None = None,
+    transport: str = Node.Transport.SSH,
+    spool: str = "",
+    checkpoint_root: str = "",
+    simulated: bool = False,
+) -> Node:
+    """Make a machine a node, with its host key pinned, and probe it.
+
+    The node stays, with its `problem`, when the probe fails. Raises `ValidationError`, by field,
+    for a name that is taken or malformed.
+    """
+    _ensure_key()
+    node = Node(
+        name=name, host=host, port=port, login=login, host_key=host_key, jump=jump or [],
+        partition=partition or default_partition(), transport=transport, simulated=simulated,
+        spool=spool or f"~/.carrel/{name}", health_since=now,
+        checkpoint_root=checkpoint_root or Node._meta.get_field("checkpoint_root").default,
+    )  # fmt: skip
+    node.full_clean()
+    with transaction.atomic():
+        node.save()
+        Event.objects.create(at=now, node=node, kind="added", actor=actor, detail=_way(node))
+        live.changed("nodes")
+    return probe(node=node, actor=actor, now=now)
+
+
+def _way(node: Node) -> str:
+    if node.transport == Node.Transport.LOCAL:
+        return "this machine"
+    return f"{node.login}@{node.host}:{node.port}"
+
+
+def probe(*, node: Node, actor: User | None, now: datetime) -> Node:
+    """Find out what the node is and has; what went wrong stands in its `problem`."""
+    try:
+        facts = ask(reach.engine(node))
+    except NodeError as error:
+        _unreachable(node, error, now)
+        Event.objects.create(
+            at=now, node=node, kind="probe failed", actor=actor, detail=error.message
+        )
+    else:
+        _learn(node, facts, actor, now)
+    node.refresh_from_db()
+    return node
+
+
+@transaction.atomic
+def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> None:
+    Node.objects.filter(pk=node.pk).update(
+        hostname=facts.hostname,
+        os=facts.os,
+        python=facts.python,
+        driver=facts.driver,
+        cpus=facts.cpus,
+        memory_mib=facts.memory_mib,
+        topology=facts.topology,
+        notes=list(facts.problems),
+        boot_id=facts.boot_id,
+        probed_at=now,
+        seen_at=now,
+        health=Node.Health.UP,
+        health_since=node.health_since if node.health == Node.Health.UP else now,
+        problem="",
+        missed=0,
+    )
+    for gpu in facts.gpus:
+        _keep(node, gpu)
+    gone = node.gpus.exclude(uuid__in=[gpu.uuid for gpu in facts.gpus])
+    gone.update(present=False)
+    Event.objects.create(
+        at=now, node=node, kind="probed", actor=actor,
+        detail=f"{len(facts.gpus)} GPUs, {facts.cpus} CPUs, {facts.memory_mib} MiB",
+    )  # fmt: skip
+    live.changed("nodes", f"node-{node.pk}")
+    hints.schedule()
+
+
+def _keep(node: Node, gpu: GpuFacts) -> None:
+    """A GPU is known by its UUID, also after it was moved to another machine."""
+    facts = {key: value for key, value in asdict(gpu).items() if key in _GPU_COLUMNS}
+    Gpu.objects.update_or_create(uuid=gpu.uuid, defaults=facts | {"node": node, "present": True})
+
+
+_GPU_COLUMNS = {"index", "model", "memory_mib", "pci_bus_id", "mig_mode"}
+
+
+def answered(*, node: Node, boot_id: str, problems: tuple[str, ...], now: datetime) -> None:
+    """A look at the node brought an answer."""
+    changes: dict[str, Any] = {"seen_at": now, "tried_at": now, "missed": 0, "boot_id": boot_id}
+    if list(problems) != node.notes:
+        changes["notes"] = list(problems)
+    back = node.health != Node.Health.UP
+    if back:
+        changes |= {"health": Node.Health.UP, "health_since": now, "problem": ""}
+    Node.objects.filter(pk=node.pk).update(**changes)
+    if node.boot_id and boot_id != node.boot_id:
+        Event.objects.create(at=now, node=node, kind="restarted", detail="It has a new boot id.")
+    if back:
+        Event.objects.create(at=now, node=node, kind="answers again")
+        live.changed("nodes", f"node-{node.pk}")
+        hints.schedule()
+
+
+def missed(*, node: Node, error: NodeError, now: datetime) -> None:
+    """A look at the node brought none. Its jobs are left alone: nothing is known of them."""
+    Node.objects.filter(pk=node.pk).update(missed=F("missed") + 1, tried_at=now)
+    node.refresh_from_db(fields=["missed", "health"])
+    if node.missed >= MISSES and node.health != Node.Health.UNREACHABLE:
+        _unreachable(node, error, now)
+        Event.objects.create(at=now, node=node, kind="does not answer", detail=error.message)
+        hints.schedule()
+
+
+def _unreachable(node: Node, error: NodeError, now: datetime) -> None:
+    changes = {"health": Node.Health.UNREACHABLE, "problem": f"{error.message} {error.advice}"}
+    if node.health != Node.Health.UNREACHABLE:
+        changes["health_since"] = now  # type: ignore[assignment]
+    Node.objects.filter(pk=node.pk).update(tried_at=now, **changes)
+    live.changed("nodes", f"node-{node.pk}")
+
+
+def drain(*, node: Node, reason: str, actor: User | None, now: datetime) -> bool:
+    """Let no further job start here; what runs goes on. False when it was drained already."""
+    return _drain(node, True, reason, actor, now)
+
+
+def resume(*, node: Node, actor: User | None, now: datetime) -> bool:
+    """Let jobs start here again; False when it was not drained."""
+    return _drain(node, False, "", actor, now)
+
+
+@transaction.atomic
+def _drain(node: Node, drained: bool, reason: str, actor: User | None, now: datetime) -> bool:
+    done = Node.objects.filter(pk=node.pk, drained=not drained).update(
+        drained=drained, drain_reason=reason
+    )
+    if not done:
+        return False
+    node.refresh_from_db()
+    Event.objects.create(
+        at=now, node=node, kind="drained" if drained else "resumed", actor=actor, detail=reason
+    )
+    live.changed("nodes", f"node-{node.pk}")
+    hints.schedule()
+    return True
+
+
+@transaction.atomic
+def remove(*, node: Node, actor: User | None, now: datetime) -> None:
+    """Take a node without work out of the lab; past jobs still name it.
+
+    Raises `NodeBusy` while jobs hold part of it.
+    """
+    node = Node.objects.select_for_update().get(pk=node.pk)
+    busy = node.allocations.filter(attempt__ended_at=None).values_list("attempt__job_id", flat=True)
+    if busy:
+        raise NodeBusy(
+            f"{node.name} still runs {', '.join(f'job {pk}' for pk in sorted(set(busy)))}. "
+            "Drain it, wait for them or cancel them, then remove it."
+        )
+    Node.objects.filter(pk=node.pk).update(removed_at=now)
+    node.gpus.update(present=False)
+    Event.objects.create(at=now, node=node, kind="removed", actor=actor, detail=_way(node))
+    live.changed("nodes")
+    transaction.on_commit(lambda: reach.forget(node.pk))

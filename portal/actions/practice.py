@@ -1,0 +1,87 @@
+"""The practice lab: bring its nodes in on the first start, take them away at a click."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.conf import settings
+
+from jobs.practice import machines as lab
+from portal.actions import nodes
+from portal.actions.cancel import cancel
+from portal.actions.submit import read, submit
+from portal.models import Allocation, Job, Node, Partition, Project, User
+
+LEAVING = "the practice lab is being removed"
+
+
+def ensure(*, owner: User, project: Project, now: datetime) -> list[Node]:
+    """Make the practice machines nodes, and on the very first start submit the sample job."""
+    partition, _ = Partition.objects.get_or_create(
+        name="practice", defaults={"is_default": not Partition.objects.exists()}
+    )
+    found = []
+    lab.authorize(settings.PRACTICE_DIR, nodes.public_key())
+    checkpoints = lab.shared(settings.PRACTICE_DIR) / "checkpoints"
+    for machine in lab.describe(settings.PRACTICE_DIR):
+        node = Node.objects.filter(name=machine.name, simulated=True).first()
+        if node is None:
+            node = nodes.add(
+                name=machine.name, host=machine.host, port=machine.port, login=machine.user,
+                host_key=machine.host_key, spool=machine.spool, partition=partition,
+                checkpoint_root=str(checkpoints), simulated=True, actor=None, now=now,
+            )  # fmt: skip
+        elif (node.port, node.host_key) != (machine.port, machine.host_key):
+            Node.objects.filter(pk=node.pk).update(port=machine.port, host_key=machine.host_key)
+        found.append(node)
+    if not Job.objects.exists():
+        _sample(owner, project, now)
+    return found
+
+
+def _sample(owner: User, project: Project, now: datetime) -> None:
+    script = lab.sample_script(settings.PRACTICE_DIR)
+    request = read(owner=owner, script=script, overrides={"project": project.name}, now=now)
+    submit(
+        owner=owner, spec=request.spec, project=request.project, partition=request.partition,
+        key="practice-sample", now=now,
+    )  # fmt: skip
+
+
+def remove(*, actor: User, now: datetime) -> None:
+    """Take the practice lab away: no new jobs there, its jobs are cancelled, its nodes go."""
+    simulated = Node.objects.filter(simulated=True)
+    for node in simulated:
+        nodes.drain(node=node, reason=LEAVING, actor=actor, now=now)
+    parts = Allocation.objects.filter(node__in=simulated, attempt__ended_at=None)
+    for job in Job.objects.filter(attempts__allocations__in=parts).distinct():
+        cancel(job=job, actor=actor, now=now)
+    for job in Job.objects.filter(state="PENDING", partition__nodes__in=simulated).distinct():
+        if not job.partition.nodes.filter(simulated=False).exists():
+            cancel(job=job, actor=actor, now=now)
+    finish_removal(now=now)
+
+
+def finish_removal(*, now: datetime) -> None:
+    """Let the drained practice nodes go whose last job has ended, and then the lab itself."""
+    leaving = Node.objects.filter(simulated=True, drained=True, drain_reason=LEAVING)
+    for node in leaving:
+        if not node.allocations.filter(attempt__ended_at=None).exists():
+            nodes.remove(node=node, actor=None, now=now)
+    if leaving and not Node.objects.filter(simulated=True).exists():
+        lab.remove(settings.PRACTICE_DIR)
+        for emptied in Partition.objects.filter(name="practice", is_default=True):
+            _hand_on_default(emptied)
+
+
+def _hand_on_default(old: Partition) -> None:
+    """Let another partition with nodes be the default one, if there is any."""
+    new = Partition.objects.exclude(pk=old.pk).filter(nodes__removed_at=None).distinct().first()
+    if new:
+        Partition.objects.filter(pk=old.pk).update(is_default=False)
+        Partition.objects.filter(pk=new.pk).update(is_default=True)
+
+
+def want() -> None:
+    """Ask for the practice lab again after it was removed; it comes with the next start."""
+    lab.restore(settings.PRACTICE_DIR)

@@ -1,0 +1,61 @@
+"""Find what is behind and push it on: whatever hint was lost, whoever was killed.
+
+Bounded per pass and without memory: it only reads the database and gives hints.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, F, OuterRef, Q
+
+from jobs.lifecycle import State
+from portal import broker, hints
+from portal.actions import dispatch, logs
+from portal.models import Allocation, Job, Node
+
+Phase = Allocation.Phase
+BUSY_EVERY = timedelta(seconds=2)
+IDLE_EVERY = timedelta(seconds=10)
+AWAY_EVERY = timedelta(seconds=15)
+"""How often a node with work, without, and one that does not answer is looked at."""
+MAX_LOGS = 50
+
+
+def reconcile(*, now: datetime) -> None:
+    """One round. Two at once do no harm; the flag only saves the work."""
+    if not broker.first("reconcile", 1.0):
+        return
+    dispatch.resettle(now=now)
+    behind = Q(phase=Phase.PLANNED) | Q(
+        Q(phase=Phase.LAUNCHING) | Q(stop_wanted_at__isnull=False),
+        phase__in=(Phase.LAUNCHING, Phase.RUNNING),
+    )
+    unsent = Allocation.objects.filter(behind, attempt__ended_at=None)
+    for node_id in unsent.values_list("node_id", flat=True).distinct():
+        hints.dispatch(node_id)
+    if Job.objects.filter(state=State.PENDING).exists():
+        hints.schedule()
+    _look(now)
+    homeless = Allocation.objects.filter(
+        phase=Phase.ENDED, log_kept=False, node__health=Node.Health.UP,
+        node__removed_at=None, ended_at__gt=now - logs.KEEP_ON_NODE,
+    ).exclude(cause="lost")  # fmt: skip
+    for pk in homeless.values_list("pk", flat=True)[:MAX_LOGS]:
+        hints.keep_log(pk)
+
+
+def _look(now: datetime) -> None:
+    working = Allocation.objects.filter(
+        node=OuterRef("pk"), phase__in=(Phase.LAUNCHING, Phase.RUNNING)
+    )
+    up = Q(health=Node.Health.UP)
+    due = (
+        Q(tried_at=None)
+        | up & Q(busy=True, tried_at__lte=now - BUSY_EVERY)
+        | up & Q(tried_at__lte=now - IDLE_EVERY)
+        | Q(tried_at__lte=now - AWAY_EVERY)
+    )
+    nodes = Node.objects.annotate(busy=Exists(working)).filter(due)
+    for node_id in nodes.order_by(F("tried_at").asc(nulls_first=True)).values_list("pk", flat=True):
+        hints.look(node_id)

@@ -1,0 +1,137 @@
+"""Bring a job into line with what its allocations came to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from jobs.events import Cause
+from jobs.lifecycle import Reason, State
+from jobs.outcome import RunEnd, Verdict, verdict
+from portal import hints
+from portal.models import Allocation, Attempt, Job, Lease
+
+Phase = Allocation.Phase
+MAX_LAUNCH_TRIES = 3
+"""Attempts that never started anything before the job is held for somebody to look."""
+
+
+@transaction.atomic
+def settle(*, attempt: Attempt, now: datetime) -> None:
+    """Read the attempt's allocations and move its job accordingly; call after any change.
+
+    May be repeated at any time: it only acts on what is still behind.
+    """
+    job = (
+        Job.objects.select_for_update(of=("self",))
+        .select_related("cancelled_by")
+        .get(pk=attempt.job_id)
+    )
+    if not job.active:
+        return
+    parts = list(attempt.allocations.select_related("node").order_by("rank"))
+    live = [part for part in parts if part.phase in Allocation.OPEN]
+    if not live:
+        _close(job, attempt, parts, now)
+    elif job.cancelled_at or any(_broken(part) for part in parts):
+        _wind_down(job, live, now)
+    elif job.state == State.CONFIGURING and all(
+        part.phase in (Phase.RUNNING, Phase.ENDED) for part in parts
+    ):
+        started = min((part.started_at for part in parts if part.started_at), default=now)
+        job.move(State.RUNNING, now=now, started_at=started)
+
+
+def _counts(part: Allocation) -> bool:
+    """Whether it says anything about the job, and is not only what we stopped or never sent."""
+    return part.phase == Phase.ENDED and part.cause != Cause.STOPPED
+
+
+def _broken(part: Allocation) -> bool:
+    return part.phase == Phase.VOID or (part.phase == Phase.ENDED and not _end(part).well)
+
+
+def _wind_down(job: Job, live: list[Allocation], now: datetime) -> None:
+    """Stop what still runs. Nothing is given back before every process is known to be gone."""
+    never_sent = [part.pk for part in live if part.phase == Phase.PLANNED]
+    Allocation.objects.filter(pk__in=never_sent, phase=Phase.PLANNED).update(
+        phase=Phase.VOID, ended_at=now
+    )
+    others = [part for part in live if part.phase != Phase.PLANNED]
+    Allocation.objects.filter(
+        pk__in=[part.pk for part in others], stop_wanted_at=None
+    ).update(stop_wanted_at=now)  # fmt: skip
+    for part in others:
+        hints.dispatch(part.node_id)
+    if job.state != State.COMPLETING:
+        cancelled = bool(job.cancelled_at)
+        job.move(
+            State.COMPLETING,
+            now=now,
+            reason=Reason.CANCELLED_BY_USER if cancelled else Reason.CLEANING,
+            detail=f"Cancelled by {job.cancelled_by}; its processes are being ended."
+            if cancelled
+            else "A part of it ended badly; the others are being ended.",
+        )
+    if not others:
+        settle(attempt=Attempt.objects.get(pk=live[0].attempt_id), now=now)
+
+
+def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
+    ended = [part for part in parts if part.phase == Phase.ENDED]
+    ran = [part for part in ended if part.started_at]
+    Lease.objects.filter(allocation__attempt=attempt, released_at=None).update(released_at=now)
+    hints.schedule()
+    if not job.cancelled_at and not any(_counts(part) for part in parts):
+        _give_back(job, attempt, parts, now)
+        return
+    found = (
+        verdict(
+            [_end(part) for part in ended],
+            cancelled_by=str(job.cancelled_by) if job.cancelled_at else None,
+        )
+        if ended
+        else Verdict(State.CANCELLED, Reason.CANCELLED_BY_USER, f"Cancelled by {job.cancelled_by}.")
+    )
+    ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
+    _end_attempt(attempt, found.state, found.detail, ended_at)
+    started = {"started_at": min(p.started_at for p in ran if p.started_at)} if ran else {}
+    job.move(
+        found.state, now=now, reason=found.reason, detail=found.detail, actor=job.cancelled_by,
+        exit_code=found.exit_code, signal=found.signal, ended_at=ended_at, **started,
+    )  # fmt: skip
+
+
+def _give_back(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
+    """It could not start on all of its nodes: the job waits again, or is held after several."""
+    why = next((part.message for part in parts if part.message), "it could not be started")
+    _end_attempt(attempt, State.PENDING, why, now)
+    held = attempt.number % MAX_LAUNCH_TRIES == 0
+    job.move(
+        State.PENDING,
+        now=now,
+        reason=Reason.HELD_LAUNCH if held else Reason.RESOURCES,
+        detail=f"{attempt.number} attempts could not be started; the last: {why} "
+        "Release it once the node is well."
+        if held
+        else why,
+        held=held or job.held,
+    )
+
+
+def _end_attempt(attempt: Attempt, outcome: State, detail: str, at: datetime) -> None:
+    Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(
+        outcome=outcome, detail=detail, ended_at=at
+    )
+
+
+def _end(part: Allocation) -> RunEnd:
+    return RunEnd(
+        node=part.node.name,
+        ended_at=part.ended_at.timestamp() if part.ended_at else 0.0,
+        cause=Cause(part.cause),
+        exit_code=part.exit_code,
+        signal=part.signal,
+        message=part.message,
+    )

@@ -1,0 +1,168 @@
+"""Take a request in: read it, refuse what can never run, write it down."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+from jobs.directives import SpecErrors, build_spec
+
+from jobs.lifecycle import Reason, State
+from jobs.rules import SpecError
+from jobs.scheduler.fit import refuse
+from jobs.spec import Array, JobSpec
+from jobs.spec_json import to_dict
+from portal import hints, live
+from portal.actions.nodes import default_partition
+from portal.models import Event, Job, Partition, Project, Script, User
+from portal.queries import snapshot
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that can be submitted, and what its author should know about it."""
+
+    spec: JobSpec
+    project: Project
+    partition: Partition
+    warnings: tuple[str, ...]
+
+
+def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetime) -> Request:
+    """A script and a form's fields as a request. Raises `SpecErrors` with all that is wrong."""
+    built = build_spec(script, overrides, now)
+    spec = built.spec
+    errors: list[SpecError] = []
+    project = _project(owner, spec.project, errors)
+    partition = _partition(spec.partition, errors)
+    if partition:
+        errors += _cannot_fit(spec, partition)
+    errors += _unknown_dependencies(spec)
+    if errors or project is None or partition is None:
+        raise SpecErrors(errors)
+    return Request(spec, project, partition, tuple(str(warning) for warning in built.warnings))
+
+
+def submit(
+    *,
+    owner: User,
+    spec: JobSpec,
+    project: Project,
+    partition: Partition,
+    now: datetime,
+    key: str | None = None,
+    relaunch_of: Job | None = None,
+    resume_from: str = "",
+) -> Job:
+    """Write the job down as PENDING, an array as one row per index; the first row is returned.
+
+    `key` names this submission: a second one with the same key returns the first one's job.
+    Raises `SpecErrors` when no node can ever hold it.
+    """
+    if errors := _cannot_fit(spec, partition):
+        raise SpecErrors(errors)
+    row = Job(
+        owner=owner, project=project, partition=partition, name=spec.name,
+        node_count=spec.resources.nodes, gpus_per_node=spec.resources.gpus_per_node,
+        walltime_s=spec.walltime_s, submission_key=key, relaunch_of=relaunch_of,
+        resume_from=resume_from, held=spec.held, submitted_at=now,
+        reason=Reason.HELD_USER if spec.held else Reason.NONE,
+    )  # fmt: skip
+    try:
+        with transaction.atomic():
+            return _write(row, spec, now)
+    except IntegrityError:
+        twin = Job.objects.filter(submission_key=key).first() if key else None
+        if twin is None:
+            raise
+        return twin
+
+
+def _write(row: Job, spec: JobSpec, now: datetime) -> Job:
+    row.script = _script(spec.script)
+    if spec.array is None:
+        row.spec = _stored(spec)
+        row.save()
+        jobs = [row]
+    else:
+        jobs = _array(row, spec, spec.array)
+    Event.objects.bulk_create(
+        Event(at=now, job=job, kind="submitted", new=State.PENDING, actor=row.owner) for job in jobs
+    )
+    live.changed("jobs")
+    hints.schedule()
+    return jobs[0]
+
+
+def _array(first: Job, spec: JobSpec, array: Array) -> list[Job]:
+    head, *tail = array.indices
+    first.spec = _stored(replace(spec, array=Array((head,), array.limit)))
+    first.array_index = head
+    first.save()
+    first.array_id = first.pk
+    first.save(update_fields=["array_id"])
+    copies = []
+    for index in tail:
+        copy = Job(**{f.attname: getattr(first, f.attname) for f in Job._meta.concrete_fields})
+        copy.pk = None
+        copy.submission_key = None
+        copy.array_index = index
+        copy.spec = _stored(replace(spec, array=Array((index,), array.limit)))
+        copies.append(copy)
+    return [first, *Job.objects.bulk_create(copies, batch_size=500)]
+
+
+def _stored(spec: JobSpec) -> dict[str, object]:
+    kept = to_dict(spec)
+    del kept["script"]
+    return kept
+
+
+def _script(text: str) -> Script:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Script.objects.get_or_create(digest=digest, defaults={"text": text})[0]
+
+
+def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project | None:
+    mine = Project.objects.all() if owner.is_staff else Project.objects.filter(members=owner)
+    if name:
+        found = mine.filter(name=name).first()
+        if found is None:
+            known = ", ".join(mine.values_list("name", flat=True)) or "none yet"
+            errors.append(SpecError("project", f"{name!r} is not a project of yours; {known} is."))
+        return found
+    found = Project.objects.filter(members=owner).first() or mine.first()
+    if found is None:
+        errors.append(
+            SpecError("project", "You are in no project yet; ask an administrator to add you.")
+        )
+    return found
+
+
+def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
+    if not name:
+        return default_partition()
+    found = Partition.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Partition.objects.values_list("name", flat=True))
+        errors.append(SpecError("partition", f"There is no partition {name!r}; there is {known}."))
+    return found
+
+
+def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
+    limit = partition.max_walltime_s
+    if limit and spec.walltime_s > limit:
+        return [SpecError("walltime", f"Partition {partition} allows {limit // 60} min at most.")]
+    why = refuse(spec.resources, snapshot.nodes(), partition.name)
+    return [SpecError("resources", why)] if why else []
+
+
+def _unknown_dependencies(spec: JobSpec) -> list[SpecError]:
+    wanted = {wait.job_id for wait in spec.dependencies if wait.job_id}
+    known = set(Job.objects.filter(pk__in=wanted).values_list("pk", flat=True))
+    return [
+        SpecError("dependency", f"There is no job {job_id}.") for job_id in sorted(wanted - known)
+    ]

@@ -1,0 +1,162 @@
+"""`manage.py nodes`: add, probe, drain, resume, remove and list the lab's machines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils import timezone
+
+from jobs.nodes.transport import NodeError
+from portal.actions import nodes as actions
+from portal.models import Node, Partition
+from portal.queries import listing
+
+
+class Command(BaseCommand):
+    help = "Manage the lab's nodes."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        add = verbs.add_parser("add", help="add a machine over SSH")
+        add.add_argument("host")
+        add.add_argument("--user", required=True, help="the account jobs run as")
+        add.add_argument("--port", type=int, default=22)
+        add.add_argument(
+            "--jump", action="append", default=[], metavar="USER@HOST[:PORT]",
+            help="a bastion on the way; may be given several times, in order",
+        )  # fmt: skip
+        add.add_argument("--name", help="its name in Carrel (the host's first label)")
+        add.add_argument("--partition", help="an existing partition (the default one)")
+        add.add_argument("--fingerprint", help="accept the host key only if it is SHA256:...")
+        local = verbs.add_parser("add-local", help="make this machine a node")
+        local.add_argument("--name", default="this-machine")
+        for verb, help_ in (("probe", "look again at what it has"), ("remove", "forget it"),
+                            ("resume", "let jobs start there again")):  # fmt: skip
+            verbs.add_parser(verb, help=help_).add_argument("name")
+        drain = verbs.add_parser("drain", help="let no further job start there")
+        drain.add_argument("name")
+        drain.add_argument("--reason", default="")
+        verbs.add_parser("public-key", help="print the line for a node's authorized_keys")
+        listed = verbs.add_parser("list", help="list the nodes")
+        listed.add_argument("--json", action="store_true")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        getattr(self, "_" + options["verb"].replace("-", "_"))(options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        jump = self._confirmed_hops(options["jump"])
+        host, port = options["host"], options["port"]
+        key = self._confirm(host, port, jump, options["fingerprint"])
+        node = self._made(
+            name=options["name"] or host.partition(".")[0], host=host, port=port,
+            login=options["user"], host_key=key, jump=jump,
+            partition=_partition(options["partition"]),
+        )  # fmt: skip
+        self._tell(node)
+
+    def _confirmed_hops(self, given: list[str]) -> list[dict[str, Any]]:
+        hops: list[dict[str, Any]] = []
+        for text in given:
+            user, at, place = text.rpartition("@")
+            host, _, port = place.partition(":")
+            if not (at and user and host) or not (port or "22").isdigit():
+                raise CommandError(f"--jump: {text!r} should be USER@HOST or USER@HOST:PORT")
+            number = int(port or 22)
+            key = self._confirm(host, number, hops, None)
+            hops.append({"host": host, "port": number, "user": user, "host_key": key})
+        return hops
+
+    def _confirm(
+        self, host: str, port: int, jump: list[dict[str, Any]], expected: str | None
+    ) -> str:
+        """The host's key as one line, once a person has said that it is the right one."""
+        try:
+            key = actions.scan(host=host, port=port, jump=jump)
+        except NodeError as error:
+            raise CommandError(f"{error.message} {error.advice}") from error
+        self.stdout.write(f"{host}:{port} shows the {key.kind} key {key.fingerprint}")
+        if expected is not None:
+            if expected != key.fingerprint:
+                raise CommandError(f"--fingerprint: that is not {expected}; nothing was added")
+        elif input("Is that the machine's own key? [yes/no] ").strip().lower() != "yes":
+            raise CommandError("nothing was added")
+        return key.line
+
+    def _add_local(self, options: dict[str, Any]) -> None:
+        self._tell(self._made(name=options["name"], transport=Node.Transport.LOCAL))
+
+    def _made(self, **facts: Any) -> Node:
+        try:
+            return actions.add(actor=None, now=timezone.now(), **facts)
+        except ValidationError as error:
+            raise CommandError("; ".join(error.messages)) from error
+
+    def _probe(self, options: dict[str, Any]) -> None:
+        self._tell(actions.probe(node=_node(options["name"]), actor=None, now=timezone.now()))
+
+    def _drain(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        done = actions.drain(node=node, reason=options["reason"], actor=None, now=timezone.now())
+        self.stdout.write(f"{node} is drained" if done else f"{node} was drained already")
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        done = actions.resume(node=node, actor=None, now=timezone.now())
+        self.stdout.write(f"{node} takes jobs again" if done else f"{node} was not drained")
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        try:
+            actions.remove(node=node, actor=None, now=timezone.now())
+        except actions.NodeBusy as busy:
+            raise CommandError(busy.message) from busy
+        self.stdout.write(f"{node} is removed")
+
+    def _public_key(self, options: dict[str, Any]) -> None:
+        self.stdout.write(actions.public_key())
+
+    def _list(self, options: dict[str, Any]) -> None:
+        found = listing.nodes()
+        if options["json"]:
+            self.stdout.write(json.dumps(found, cls=DjangoJSONEncoder, indent=1))
+            return
+        for node in found:
+            free = sum(1 for gpu in node["gpus"] if gpu["job"] is None)
+            state = "DRAINED" if node["drained"] else node["health"]
+            marks = " (practice)" if node["simulated"] else ""
+            self.stdout.write(
+                f"{node['name']:<16} {state:<12} {free} of {len(node['gpus'])} GPUs free  "
+                f"{node['address']}{marks}"
+            )
+
+    def _tell(self, node: Node) -> None:
+        if node.problem:
+            raise CommandError(f"{node} is added, but: {node.problem}")
+        gpus = node.gpus.filter(present=True).count()
+        self.stdout.write(
+            f"{node}: {gpus} GPUs, {node.cpus} CPUs, {node.memory_mib // 1024} GiB of memory"
+        )
+        for note in node.notes:
+            self.stdout.write(f"  note: {note}")
+
+
+def _node(name: str) -> Node:
+    found = Node.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Node.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(f"there is no node {name!r}; there is: {known}")
+    return found
+
+
+def _partition(name: str | None) -> Partition | None:
+    if name is None:
+        return None
+    found = Partition.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Partition.objects.values_list("name", flat=True)) or "none yet"
+        raise CommandError(f"--partition: there is no {name!r}; there is: {known}")
+    return found

@@ -1,0 +1,28 @@
+"""`manage.py sign_in_link [USER]`: print a link that signs somebody in once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
+from django.utils import timezone
+
+from portal.actions import setup, signin
+from portal.models import User
+
+
+class Command(BaseCommand):
+    help = "Print a one-time sign-in link; without a name, for the lab's first administrator."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("username", nargs="?")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["username"]
+        user = User.objects.filter(username=name).first() if name else setup.first_admin()
+        if user is None:
+            raise CommandError(f"there is no person {name!r}")
+        token = signin.issue(user=user, now=timezone.now())
+        self.stdout.write(f"{settings.BASE_URL}{reverse('enter', args=[token])}")

@@ -1,0 +1,195 @@
+"""The cluster at one moment, from the database, for `jobs.scheduler`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db.models import Prefetch
+
+from jobs import lifecycle
+from jobs.lifecycle import State
+from jobs.scheduler.snapshot import DependencyState, Gpu, Node, Pending, Running, Snapshot
+from jobs.spec import Dependency, DependencyKind, JobSpec
+from jobs.spec_json import from_dict
+from portal import models
+from portal.models import Allocation, Job, Lease
+
+MAX_PENDING = 5000
+"""Waiting jobs looked at in one pass, in order of submission: a pass is bounded."""
+
+
+def take() -> Snapshot:
+    """Everything a scheduling decision depends on, in a constant number of queries."""
+    pending = list(
+        Job.objects.filter(state=State.PENDING)
+        .order_by("submitted_at", "id")
+        .defer("spec", "detail")
+        .select_related("partition")[:MAX_PENDING]
+    )
+    return Snapshot(nodes=nodes(), pending=_pending(pending), running=_running())
+
+
+def nodes() -> tuple[Node, ...]:
+    """All nodes with what is free on each."""
+    holders = dict(
+        Lease.objects.filter(released_at=None).values_list("gpu_id", "allocation__attempt__job_id")
+    )
+    held: dict[int, list[Allocation]] = defaultdict(list)
+    for part in Allocation.objects.filter(attempt__ended_at=None).select_related("attempt"):
+        held[part.node_id].append(part)
+    present = models.Gpu.objects.filter(present=True)
+    rows = models.Node.objects.select_related("partition").prefetch_related(
+        Prefetch("gpus", present)
+    )
+    return tuple(_node(row, held[row.pk], holders) for row in rows)
+
+
+def _node(row: models.Node, held: list[Allocation], holders: dict[int, int]) -> Node:
+    gpus = tuple(
+        Gpu(gpu.uuid, gpu.index, gpu.model, gpu.memory_mib, holders.get(gpu.pk))
+        for gpu in row.gpus.all()
+    )
+    return Node(
+        id=row.pk,
+        name=row.name,
+        partition=row.partition.name,
+        cpus=row.cpus,
+        memory_mib=row.memory_mib,
+        cpus_free=row.cpus - sum(part.cpus for part in held),
+        memory_free_mib=row.memory_mib - sum(part.memory_mib for part in held),
+        gpus=gpus,
+        features=tuple(row.features),
+        unavailable=row.unavailable,
+        jobs=tuple(sorted(part.attempt.job_id for part in held)),
+        exclusive=any(part.exclusive for part in held),
+    )
+
+
+def _running() -> tuple[Running, ...]:
+    jobs = Job.objects.filter(state__in=lifecycle.ACTIVE)
+    places: dict[int, list[int]] = defaultdict(list)
+    for job_id, node_id in Allocation.objects.filter(attempt__ended_at=None).values_list(
+        "attempt__job_id", "node_id"
+    ):
+        places[job_id].append(node_id)
+    return tuple(
+        Running(
+            id=job.pk,
+            ends_by=(job.started_at or job.submitted_at) + timedelta(seconds=job.walltime_s),
+            node_ids=tuple(sorted(places[job.pk])),
+            array_id=job.array_id,
+        )
+        for job in jobs.only("started_at", "submitted_at", "walltime_s", "array_id")
+    )
+
+
+def _pending(rows: list[Job]) -> tuple[Pending, ...]:
+    specs = _requests([row.pk for row in rows])
+    states = _states(specs.values())
+    earlier = _earlier_singletons(rows, specs)
+    return tuple(_waiting(row, specs[row.pk], states, earlier.get(row.pk, ())) for row in rows)
+
+
+_read: dict[int, JobSpec] = {}
+"""Specifications of waiting jobs as read before: they never change, and reading is the work."""
+
+
+def _requests(ids: list[int]) -> dict[int, JobSpec]:
+    """The specifications of these jobs, all with an empty script in place of theirs."""
+    kept = {pk: _read[pk] for pk in ids if pk in _read}
+    new = [pk for pk in ids if pk not in kept]
+    for start in range(0, len(new), 500):
+        for pk, spec in Job.objects.filter(pk__in=new[start : start + 500]).values_list(
+            "pk", "spec"
+        ):
+            kept[pk] = from_dict(spec | {"script": ":"})
+    _read.clear()
+    _read.update(kept)
+    return kept
+
+
+def _waiting(
+    row: Job, spec: JobSpec, states: dict[int, list[str]], singles: tuple[int, ...]
+) -> Pending:
+    judged = [(wait, _judge(wait, states, singles)) for wait in spec.dependencies]
+    open_ids = {
+        job_id
+        for wait, state in judged
+        if state is DependencyState.WAITING
+        for job_id in ([wait.job_id] if wait.job_id else singles)
+    }
+    return Pending(
+        id=row.pk,
+        submitted_at=row.submitted_at,
+        resources=spec.resources,
+        walltime_s=row.walltime_s,
+        partition=row.partition.name,
+        held=row.held,
+        begin_at=spec.begin_at,
+        deadline_at=spec.deadline_at,
+        dependency=_together([state for _, state in judged]),
+        waits_for=tuple(sorted(open_ids)),
+        array_id=row.array_id,
+        array_limit=spec.array.limit if spec.array else None,
+    )
+
+
+def _together(states: list[DependencyState]) -> DependencyState:
+    for worst in (DependencyState.NEVER, DependencyState.WAITING, DependencyState.MET):
+        if worst in states:
+            return worst
+    return DependencyState.NONE
+
+
+def _judge(
+    wait: Dependency, states: dict[int, list[str]], singles: tuple[int, ...]
+) -> DependencyState:
+    if wait.kind is DependencyKind.SINGLETON:
+        return DependencyState.WAITING if singles else DependencyState.MET
+    found = [State(state) for state in states.get(wait.job_id or 0, [])]
+    if any(state not in lifecycle.ENDED for state in found):
+        return DependencyState.WAITING
+    well = bool(found) and all(state is State.COMPLETED for state in found)
+    if wait.kind is DependencyKind.AFTER_ANY:
+        return DependencyState.MET
+    wanted = well if wait.kind is DependencyKind.AFTER_OK else bool(found) and not well
+    return DependencyState.MET if wanted else DependencyState.NEVER
+
+
+def _states(specs: Iterable[JobSpec]) -> dict[int, list[str]]:
+    """The states of all jobs that others wait for; an array's id stands for all of its jobs."""
+    wanted = {wait.job_id for spec in specs for wait in spec.dependencies if wait.job_id}
+    if not wanted:
+        return {}
+    found: dict[int, list[str]] = defaultdict(list)
+    alone = Job.objects.filter(pk__in=wanted, array_id=None).values_list("pk", "state")
+    arrays = Job.objects.filter(array_id__in=wanted).values_list("array_id", "state")
+    for job_id, state in (*alone, *arrays):
+        found[job_id].append(state)
+    return found
+
+
+def _earlier_singletons(rows: list[Job], specs: dict[int, JobSpec]) -> dict[int, tuple[int, ...]]:
+    """For each `singleton` job the owner's earlier unfinished jobs of the same name."""
+    single = [
+        row
+        for row in rows
+        if any(w.kind is DependencyKind.SINGLETON for w in specs[row.pk].dependencies)
+    ]
+    if not single:
+        return {}
+    unfinished = Job.objects.filter(
+        state__in=lifecycle.WAITING | lifecycle.ACTIVE, owner__in={row.owner_id for row in single}
+    ).values_list("pk", "owner_id", "name")
+    return {
+        row.pk: tuple(
+            sorted(
+                pk
+                for pk, owner, name in unfinished
+                if pk < row.pk and (owner, name) == (row.owner_id, row.name)
+            )
+        )
+        for row in single
+    }

@@ -1,0 +1,63 @@
+"""The Celery door: ids in, one action, nothing else."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal import broker, hints
+from portal.actions import dispatch as dispatching
+from portal.actions import logs, practice
+from portal.actions import observe as observing
+from portal.actions import reconcile as reconciling
+from portal.actions import schedule as scheduling
+
+EXPLAIN_EVERY_S = 1.0
+TIDY_EVERY_S = 600.0
+
+
+@shared_task
+def schedule() -> None:
+    """One scheduling pass. Reasons are written at most once a second, the last one always."""
+    hints.taken("schedule")
+    explain = broker.first("explained", EXPLAIN_EVERY_S)
+    scheduling.schedule(now=timezone.now(), explain=explain)
+    if not explain:
+        hints.schedule(countdown=EXPLAIN_EVERY_S)
+
+
+@shared_task
+def dispatch(node_id: int) -> None:
+    """Start and stop what is wanted on a node."""
+    hints.taken("dispatch", node_id)
+    dispatching.dispatch(node_id=node_id, now=timezone.now())
+
+
+@shared_task
+def observe(node_id: int) -> None:
+    """See what became of a node's runs."""
+    hints.taken("observe", node_id)
+    observing.observe(node_id=node_id, now=timezone.now())
+
+
+@shared_task
+def look(node_id: int) -> None:
+    """See what became of a node's runs, and how its GPUs and the machine are."""
+    hints.taken("look", node_id)
+    observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
+    if broker.first(f"tidied:{node_id}", TIDY_EVERY_S):
+        logs.tidy(node_id=node_id, now=timezone.now())
+
+
+@shared_task
+def keep_log(allocation_id: int) -> None:
+    """Bring an ended run's log home."""
+    hints.taken("keep_log", allocation_id)
+    logs.keep(allocation_id=allocation_id, now=timezone.now())
+
+
+@shared_task
+def reconcile() -> None:
+    """Find every row that is behind and push it on."""
+    reconciling.reconcile(now=timezone.now())
+    practice.finish_removal(now=timezone.now())

@@ -1,0 +1,89 @@
+"""Follow every node's own reports, so that an end is known when it happens.
+
+Lives in the worker process. One thread a node blocks on one warm SSH channel; what comes through
+it is only a hint to look. A watcher that dies costs seconds, never a state: the reconciler looks
+at every node anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from celery.signals import worker_ready, worker_shutdown
+from django.db import close_old_connections
+
+from jobs.nodes.transport import NodeError
+from portal import broker, hints, reach, signs
+from portal.models import Node
+
+REFRESH_S = 2.0
+"""How often the list of nodes to follow is brought up to date."""
+CLAIM_S = 10.0
+"""A node is followed by one worker; its claim lasts this long past its last sign of life."""
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """All followed nodes of this worker."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._followed: dict[int, threading.Thread] = {}
+
+    def start(self) -> None:
+        for target in (self._keep_up, lambda: signs.pulse("worker", self._stop)):
+            threading.Thread(target=target, daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _keep_up(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow_new()
+            except Exception:
+                log.exception("could not list the nodes to follow")
+            finally:
+                close_old_connections()
+            self._stop.wait(REFRESH_S)
+
+    def _follow_new(self) -> None:
+        for node in Node.objects.filter(health=Node.Health.UP):
+            thread = self._followed.get(node.pk)
+            if thread and thread.is_alive():
+                continue
+            if broker.first(f"watch:{node.pk}", CLAIM_S):
+                thread = threading.Thread(target=self._follow, args=(node,), daemon=True)
+                self._followed[node.pk] = thread
+                thread.start()
+
+    def _follow(self, node: Node) -> None:
+        """Until the node stops answering; each line is a key of a run that changed, or a sign."""
+        try:
+            for key in reach.engine(node).watch():
+                if self._stop.is_set():
+                    return
+                broker.extend(f"watch:{node.pk}", CLAIM_S)
+                if key:
+                    hints.observe(node.pk)
+        except NodeError as error:
+            log.info("%s is no longer followed: %s", node.name, error.message)
+        finally:
+            broker.clear(f"watch:{node.pk}")
+            close_old_connections()
+
+
+_watcher = Watcher()
+
+
+@worker_ready.connect
+def _start(**_: Any) -> None:
+    _watcher.start()
+
+
+@worker_shutdown.connect
+def _end(**_: Any) -> None:
+    _watcher.stop()
