@@ -35,7 +35,17 @@ FILES = {
 }
 """Package -> files copied as they are, less the line that points to a source map."""
 
-BUNDLES: dict[str, list[str]] = {}
+BUNDLES: dict[str, list[str]] = {
+    "codemirror.js": [
+        "@codemirror/commands",
+        "@codemirror/language",
+        "@codemirror/legacy-modes",
+        "@codemirror/lint",
+        "@codemirror/state",
+        "@codemirror/view",
+        "@lezer/highlight",
+    ]
+}
 """Entry file here -> the packages it takes in; esbuild makes `<entry>/<entry>.min.js` of it."""
 
 UNDECLARED = {"htmx-ext-sse": "0BSD"}

@@ -1,0 +1,246 @@
+"""The queue as a page shows it: filtered by the URL, paged by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.db.models import Case, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Value, When
+from django.utils.functional import cached_property
+
+from jobs import lifecycle
+from jobs.lifecycle import Reason, State
+from portal.models import Allocation, Attempt, Job, Node, Partition, Project, User
+
+PAGE_SIZE = 50
+COUNTED = 10_000
+"""More are not counted: nobody pages that far, and counting a million costs a second."""
+
+OPEN = lifecycle.WAITING | lifecycle.ACTIVE
+STATE_GROUPS: dict[str, frozenset[State]] = {
+    "": OPEN,
+    "waiting": lifecycle.WAITING,
+    "active": lifecycle.ACTIVE,
+    "ended": lifecycle.ENDED,
+    "failed": lifecycle.ENDED - {State.COMPLETED, State.CANCELLED},
+    "all": frozenset(State),
+}
+SORTS: dict[str, tuple[str, ...]] = {
+    "queue": ("rank", "submitted_at", "id"),
+    "newest": ("-id",),
+    "oldest": ("id",),
+    "ended": ("-ended_at", "-id"),
+    "gpus": ("-gpus_asked", "-id"),
+    "walltime": ("-walltime_s", "-id"),
+    "name": ("name", "-id"),
+}
+_NOT_COMPETING = (
+    Reason.HELD_USER,
+    Reason.HELD_LAUNCH,
+    Reason.BEGIN_TIME,
+    Reason.DEPENDENCY,
+    Reason.DEPENDENCY_NEVER,
+    Reason.ARRAY_LIMIT,
+    Reason.BAD_CONSTRAINTS,
+)
+"""Jobs that wait for something else than their turn have no place in the queue."""
+_LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What the URL asks for; what it says wrongly is in `problems` and left out of the filter."""
+
+    state: str = ""
+    owner: str = ""
+    project: str = ""
+    partition: str = ""
+    node: str = ""
+    q: str = ""
+    array: str = ""
+    mine: bool = False
+    sort: str = ""
+    problems: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Filter:
+        """From a request's query string."""
+        words = {
+            name: query.get(name, "").strip().replace("\0", "")
+            for name in ("owner", "project", "partition", "node", "q")
+        }
+        state, sort, array = (query.get(name, "").strip() for name in ("state", "sort", "array"))
+        problems = []
+        if state not in STATE_GROUPS and state not in State.__members__:
+            problems.append(f"There is no state {state!r}; all open jobs are shown.")
+            state = ""
+        if sort and sort not in SORTS:
+            problems.append(f"There is no order {sort!r}; the usual one is used.")
+            sort = ""
+        if array and _number(array) is None:
+            problems.append(f"{array!r} is not the number of an array.")
+            array = ""
+        return cls(
+            state=state, sort=sort, array=array, mine=query.get("mine") == "1",
+            problems=tuple(problems), **words,
+        )  # fmt: skip
+
+    @property
+    def states(self) -> frozenset[State]:
+        return STATE_GROUPS.get(self.state) or frozenset({State(self.state)})
+
+    @property
+    def order(self) -> str:
+        """The order asked for, or the one that suits the states: an index serves each."""
+        if self.sort:
+            return self.sort
+        return "queue" if self.states <= OPEN else "newest"
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything but the order differs from the plain page."""
+        return replace(self, sort="") != Filter()
+
+    def url(self, **changes: str | bool) -> str:
+        """The query string of this filter with changes: `?state=ended&mine=1`, or `?`."""
+        wanted = replace(self, **changes) if changes else self
+        named = {
+            name: "1" if value is True else value
+            for name, value in vars(wanted).items()
+            if value and name != "problems"
+        }
+        return "?" + urlencode(named)
+
+
+class _BoundedPaginator(Paginator):
+    """Counts no further than it has to."""
+
+    @cached_property
+    def count(self) -> int:
+        return self.object_list.order_by()[: COUNTED + 1].count()  # type: ignore[union-attr]
+
+
+def page(*, wanted: Filter, user: User, number: str) -> tuple[Paginator, list[Job], int]:
+    """The paginator, the jobs of one page (with what a row shows) and the page's number."""
+    paginator = _BoundedPaginator(_found(wanted, user), PAGE_SIZE)
+    shown = paginator.get_page(number)
+    jobs = list(shown.object_list)
+    places = positions([job for job in jobs if job.waiting])
+    for job in jobs:
+        job.position = places.get(job.pk)
+    return paginator, jobs, shown.number
+
+
+def _found(wanted: Filter, user: User) -> QuerySet[Job]:
+    jobs = Job.objects.filter(state__in=wanted.states)
+    if wanted.mine:
+        jobs = jobs.filter(owner=user)
+    if wanted.owner:
+        jobs = jobs.filter(owner__username=wanted.owner)
+    if wanted.project:
+        jobs = jobs.filter(project__name=wanted.project)
+    if wanted.partition:
+        jobs = jobs.filter(partition__name=wanted.partition)
+    if wanted.array:
+        jobs = jobs.filter(array_id=int(wanted.array))
+    if wanted.node:
+        there = Allocation.objects.filter(node__name=wanted.node).exclude(phase="void")
+        jobs = jobs.filter(pk__in=there.values("attempt__job_id"))
+    if wanted.q:
+        jobs = jobs.filter(_named(wanted.q))
+    return with_row_parts(_ordered(jobs, wanted.order))
+
+
+def _named(text: str) -> Q:
+    """By `17`, by `17_3`, or by a part of the name."""
+    found = Q(name__icontains=text)
+    number = _number(text)
+    if number is not None:
+        found |= Q(pk=number) | Q(array_id=number)
+    array, _, index = text.partition("_")
+    first, second = _number(array), _number(index)
+    if first is not None and second is not None:
+        found |= Q(array_id=first, array_index=second)
+    return found
+
+
+def _number(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text[:20])
+    return number if number <= _LARGEST_ID else None
+
+
+def _ordered(jobs: QuerySet[Job], sort: str) -> QuerySet[Job]:
+    if sort == "queue":
+        # Those that run first, then those that wait, in their order.
+        waits = When(state__in=lifecycle.WAITING, then=Value(1))
+        jobs = jobs.annotate(rank=Case(waits, default=Value(0)))
+    elif sort == "gpus":
+        jobs = jobs.annotate(gpus_asked=F("node_count") * F("gpus_per_node"))
+    return jobs.order_by(*SORTS[sort])
+
+
+def with_row_parts(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Jobs with all that `parts/job_row.html` shows, in a constant number of queries."""
+    parts = Allocation.objects.select_related("node").order_by("rank")
+    attempts = Attempt.objects.order_by("-number").prefetch_related(Prefetch("allocations", parts))
+    return jobs.select_related("owner", "project", "partition").prefetch_related(
+        Prefetch("attempts", attempts)
+    )
+
+
+@dataclass(frozen=True)
+class Position:
+    """`place` of `of` jobs that wait for their turn in the same partition; 1 is next."""
+
+    place: int
+    of: int
+
+
+def positions(jobs: list[Job]) -> dict[int, Position]:
+    """Where these waiting jobs stand, by id; those that wait for something else have no place."""
+    if not jobs:
+        return {}
+    partitions = {job.partition_id for job in jobs}
+    rows = (
+        Job.objects.filter(state=State.PENDING, held=False, partition__in=partitions)
+        .exclude(reason__in=_NOT_COMPETING)
+        .order_by("submitted_at", "id")
+        .values_list("pk", "partition_id")
+    )
+    wanted = {job.pk for job in jobs}
+    places: dict[int, tuple[int, int]] = {}
+    lengths = dict.fromkeys(partitions, 0)
+    for pk, partition in rows.iterator(chunk_size=5000):
+        lengths[partition] += 1
+        if pk in wanted:
+            places[pk] = (lengths[partition], partition)
+    return {pk: Position(place, lengths[where]) for pk, (place, where) in places.items()}
+
+
+def open_counts(*, user: User) -> dict[str, int]:
+    """How many jobs wait and how many run, of all and of mine."""
+    counts = Job.objects.filter(state__in=OPEN).aggregate(
+        open=Count("pk"),
+        waiting=Count("pk", filter=Q(state__in=lifecycle.WAITING)),
+        active=Count("pk", filter=Q(state__in=lifecycle.ACTIVE)),
+        mine=Count("pk", filter=Q(owner=user)),
+    )
+    return {name: number or 0 for name, number in counts.items()}
+
+
+def choices() -> dict[str, list[str]]:
+    """What can be filtered by, for the form's lists."""
+    return {
+        "owners": list(
+            User.objects.filter(Exists(Job.objects.filter(owner=OuterRef("pk"))))
+            .order_by("username")
+            .values_list("username", flat=True)
+        ),
+        "projects": list(Project.objects.values_list("name", flat=True)),
+        "partitions": list(Partition.objects.values_list("name", flat=True)),
+        "nodes": list(Node.objects.values_list("name", flat=True)),
+    }

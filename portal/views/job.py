@@ -1,0 +1,123 @@
+"""The page of a job, and what its buttons do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.actions.cancel import cancel
+from portal.actions.hold import hold, release
+from portal.models import Job
+from portal.queries import job as query
+from portal.queries import queue, rights
+
+
+@require_safe
+def job_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """The whole page, or the live part that `?part=` names."""
+    found = _job(pk)
+    match request.GET.get("part"):
+        case "now":
+            return render(request, "job/job.html#now", _now(found))
+        case "record":
+            return render(request, "job/job.html#record", _record(found))
+    context = _now(found) | _record(found) | {"script": found.script.text}
+    context["selected_rank"] = request.GET.get("rank", "0")
+    return render(request, "job/job.html", context)
+
+
+def _job(pk: int) -> Job:
+    found = query.find(pk)
+    if found is None:
+        raise Http404(f"There is no job {pk}.")
+    return found
+
+
+def _now(job: Job) -> dict[str, Any]:
+    """How it stands: the state line, why it waits, its allocation."""
+    attempts = query.attempts(job)
+    latest = attempts[0] if attempts else None
+    parts = list(latest.allocations.all()) if latest else []
+    return {
+        "job": job,
+        "attempts": attempts,
+        "latest": latest,
+        "allocations": parts,
+        "nodes": [part.node for part in parts],
+        "practice": any(part.node.simulated for part in parts),
+        "position": queue.positions([job] if job.waiting else []).get(job.pk),
+        "awaited": query.awaited(job) if job.waiting else [],
+    }
+
+
+def _record(job: Job) -> dict[str, Any]:
+    """What it left behind: checkpoints, attempts, events."""
+    return {
+        "job": job,
+        "checkpoints": query.checkpoints(job),
+        "events": query.events(job),
+        "array_states": query.array_states(job),
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cancel_job(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask for confirmation; end it when it was given."""
+    found = _changeable(request, pk)
+    if request.method != "POST":
+        return render(request, "job/cancel.html", {"job": found})
+    if not cancel(job=found, actor=request.user, now=timezone.now()):
+        messages.info(request, f"There was nothing to cancel: job {found.label} has ended or ends.")
+    elif found.ended:
+        messages.success(request, f"Job {found.label} was cancelled before it started.")
+    else:
+        messages.success(
+            request, f"Job {found.label} is being ended: it gets a signal and time to save itself."
+        )
+    return redirect("job", pk=pk)
+
+
+@require_POST
+def hold_job(request: HttpRequest, pk: int) -> HttpResponse:
+    """Keep it from starting."""
+    found = _changeable(request, pk)
+    if hold(job=found, actor=request.user, now=timezone.now()):
+        messages.success(request, f"Job {found.label} is held: it will not start until released.")
+    else:
+        messages.info(request, f"Job {found.label} was not held: it no longer waits, or is held.")
+    return redirect("job", pk=pk)
+
+
+@require_POST
+def release_job(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let it wait for its turn again."""
+    found = _changeable(request, pk)
+    if release(job=found, actor=request.user, now=timezone.now()):
+        messages.success(request, f"Job {found.label} was released and waits for its turn.")
+    else:
+        messages.info(request, f"Job {found.label} was not held.")
+    return redirect("job", pk=pk)
+
+
+def _changeable(request: HttpRequest, pk: int) -> Job:
+    found = _job(pk)
+    if not rights.may_act_on_job(request.user, found):
+        raise PermissionDenied(
+            f"Job {found.label} belongs to {found.owner}; only they and administrators change it."
+        )
+    return found
+
+
+urlpatterns = [
+    path("jobs/<int:pk>/", job_page, name="job"),
+    path("jobs/<int:pk>/cancel/", cancel_job, name="cancel-job"),
+    path("jobs/<int:pk>/hold/", hold_job, name="hold-job"),
+    path("jobs/<int:pk>/release/", release_job, name="release-job"),
+]

@@ -1,0 +1,55 @@
+"""The queue: every job that waits or runs, and those that ended, by filter."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.views.decorators.http import require_safe
+
+from jobs.lifecycle import State
+from portal.queries import queue
+
+STATE_CHOICES = (
+    ("", "Waiting and running"),
+    ("waiting", "Waiting"),
+    ("active", "Running"),
+    ("ended", "Ended"),
+    ("failed", "Ended badly"),
+    ("all", "All"),
+)
+SORT_CHOICES = (
+    ("", "Usual order"),
+    ("newest", "Newest first"),
+    ("oldest", "Oldest first"),
+    ("ended", "Last ended first"),
+    ("gpus", "Most GPUs first"),
+    ("walltime", "Longest walltime first"),
+    ("name", "By name"),
+)
+
+
+@require_safe
+def queue_page(request: HttpRequest) -> HttpResponse:
+    """The page, or only its list when htmx asks."""
+    wanted = queue.Filter.read(request.GET)
+    paginator, jobs, number = queue.page(
+        wanted=wanted, user=request.user, number=request.GET.get("page", "1")
+    )
+    context = {
+        "filter": wanted,
+        "jobs": jobs,
+        "page": paginator.page(number),
+        "counted_all": paginator.count <= queue.COUNTED,
+        "counts": queue.open_counts(user=request.user),
+    }
+    if request.htmx:
+        return render(request, "queue/queue.html#list", context)
+    context |= queue.choices() | {
+        "states": (*STATE_CHOICES, *((state.value, state.value) for state in State)),
+        "sorts": SORT_CHOICES,
+    }
+    return render(request, "queue/queue.html", context)
+
+
+urlpatterns = [path("queue/", queue_page, name="queue")]
