@@ -1,0 +1,257 @@
+"""A script and a form's fields together -> a specification, or everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any
+
+from jobs.directives import formats
+from jobs.directives.lines import Notice, directives, launcher_notices, normalized
+from jobs.directives.options import Given, Read, checked, read, word
+from jobs.directives.resolve import Resolved
+from jobs.rules import SpecError, check_name, check_script, check_variable, check_workdir
+from jobs.spec import JobSpec, Resources
+
+_RESOURCES = frozenset(item.name for item in fields(Resources))
+_SPEC = frozenset(item.name for item in fields(JobSpec)) - {"script", "resources"}
+_TRUE = frozenset({"1", "true", "on", "yes"})
+_FALSE = frozenset({"0", "false", "off", "no"})
+
+
+class SpecErrors(ValueError):
+    """Everything wrong with a request, in the order of the script and then of the form."""
+
+    def __init__(self, errors: tuple[SpecError, ...]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a script's directives come to.
+
+    `settings` has the fields of `JobSpec` and of `Resources` that they set, by name; what is
+    wrong is left out of it and told in `errors`. An error's and a warning's `field` is the
+    directive as written, and its `line` where it stands.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[SpecError, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A live check: the specification when nothing is wrong, and all there is to say."""
+
+    spec: JobSpec | None
+    errors: tuple[SpecError, ...]
+    warnings: tuple[Notice, ...]
+
+
+def parse(script: str, *, now: datetime) -> Parsed:
+    """What the `#SBATCH` lines of the script say. Never raises, whatever the script is.
+
+    `now`, with a time zone, is what times without one are relative to and read in.
+    """
+    found = _read(normalized(script), now)
+    resolved = Resolved(found.given)
+    settings = {name: item.value for name, item in found.given.items() if name in _SPEC}
+    errors = found.errors + resolved.errors
+    _resources(resolved, errors)
+    return Parsed(
+        settings | resolved.values, _sorted(errors), _sorted(found.notices + resolved.notices)
+    )
+
+
+def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> JobSpec:
+    """The job that a script and the fields of a form ask for. Raises `SpecErrors`.
+
+    `overrides`: name, project, partition, nodes, gpus_per_node, gpu_model, tasks_per_node,
+    cpus_per_task, memory ("16G", per node), walltime ("1:00:00"), workdir, environment (a
+    NAME=VALUE a line), array, dependency, begin, held, and `command` in place of a script; text
+    as typed, where nothing but spaces means not given. A field wins over a directive; variables
+    are merged, name by name. CRLF becomes a plain newline, for that is what browsers send.
+    """
+    found = check(script, overrides, now)
+    if found.spec is None:
+        raise SpecErrors(found.errors)
+    return found.spec
+
+
+def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
+    """As `build_spec`, but returning what is wrong, and the warnings too."""
+    form: dict[str, Given] = {}
+    errors: list[SpecError] = []
+    command = str(overrides.get("command") or "")
+    if command.strip():
+        if script.strip():
+            errors.append(SpecError("command", "give a script or a command, not both"))
+        script = f"#!/bin/bash\n{command}\n"
+        form["name"] = Given(_title(command), "command")
+    elif not script.strip():
+        errors.append(SpecError("script", "is empty; give a script or a command"))
+        script = "#!/bin/sh\n"
+    script = normalized(script)
+    _read_form(overrides, now, form, errors)
+    found = _read(script, now)
+    given = _merge(found.given, form)
+    resolved = Resolved(given)
+    errors += found.errors + resolved.errors
+    notices = found.notices + resolved.notices
+    if "walltime_s" not in given:
+        minutes = JobSpec.walltime_s // 60
+        notices.append(Notice("walltime", f"not given: the job is stopped after {minutes} minutes"))
+    spec = _assemble(script, given, resolved, errors)
+    if errors:
+        spec = None
+    return Checked(spec, _sorted(errors), _sorted(notices))
+
+
+def _read(script: str, now: datetime) -> Read:
+    lines, errors, notices = directives(script)
+    found = read(lines, now)
+    found.errors += errors
+    found.notices += notices + launcher_notices(script)
+    return found
+
+
+def _sorted(items: list[Any]) -> tuple[Any, ...]:
+    """By line; what has no line comes last."""
+    return tuple(sorted(items, key=lambda item: (item.line is None, item.line or 0)))
+
+
+def _title(command: str) -> str:
+    """A name for a job that is only a command: its first line, cut."""
+    line = " ".join(command.strip().splitlines()[0].split())
+    return "".join(char for char in line if char.isprintable())[:60] or "command"
+
+
+def _resources(resolved: Resolved, errors: list[SpecError]) -> Resources:
+    try:
+        return Resources(**resolved.values)
+    except SpecError as problem:
+        errors.append(_at_giver(problem, resolved.givers))
+        return Resources()
+
+
+def _assemble(
+    script: str, given: Mapping[str, Given], resolved: Resolved, errors: list[SpecError]
+) -> JobSpec | None:
+    """Builds part by part, so that one wrong part hides no other."""
+    resources = _resources(resolved, errors)
+    try:
+        check_script(script)
+    except SpecError as problem:
+        errors.append(problem)
+        script = "#!/bin/sh\n"
+    values = {name: item.value for name, item in given.items() if name in _SPEC}
+    try:
+        return JobSpec(**({"name": "job"} | values), script=script, resources=resources)
+    except SpecError as problem:
+        errors.append(_at_giver(problem, given))
+        return None
+
+
+_FIELD_TO_SETTING = {
+    "memory": "memory_mib",
+    "walltime": "walltime_s",
+    "begin": "begin_at",
+    "deadline": "deadline_at",
+    "dependency": "dependencies",
+    "signal": "warning",
+}
+
+
+def _at_giver(problem: SpecError, givers: Mapping[str, Given]) -> SpecError:
+    giver = givers.get(_FIELD_TO_SETTING.get(problem.field, problem.field))
+    return giver.error(problem.message) if giver else problem
+
+
+_REPLACES = {
+    "tasks_per_node": {"tasks_per_node", "ntasks"},
+    "gpus_per_node": {"gpus_per_node", "gpus", "gpus_per_task", "gres"},
+    "memory_mib": {"memory_mib", "memory_per_cpu", "memory_per_gpu"},
+}
+"""What a field of the form stands for: all ways in which a script may have said it."""
+
+
+def _merge(script: Mapping[str, Given], form: Mapping[str, Given]) -> dict[str, Given]:
+    gone = {other for name in form for other in _REPLACES.get(name, {name})}
+    given = {name: item for name, item in script.items() if name not in gone} | dict(form)
+    if "environment" in form and "environment" in script:
+        both = dict(script["environment"].value) | dict(form["environment"].value)
+        given["environment"] = Given(tuple(both.items()), form["environment"].field)
+    return given
+
+
+def _held(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise ValueError("must be on or off")
+    return text.lower() in _TRUE
+
+
+def _environment(text: str) -> tuple[tuple[str, str], ...]:
+    """A NAME=VALUE a line; the value is all that follows, quotes and spaces too."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(normalized(text).split("\n"), start=1):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        name = name.strip()
+        try:
+            if not equals:
+                raise ValueError(f"{line[:60]!r} is not NAME=VALUE")
+            check_variable(name, value)
+            if name in found:
+                raise ValueError(f"{name} is given twice; give it once")
+        except SpecError as problem:
+            raise ValueError(f"line {number}: {problem.message}") from None
+        except ValueError as problem:
+            raise ValueError(f"line {number}: {problem}") from None
+        found[name] = value
+    return tuple(found.items())
+
+
+_FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "name": ("name", checked(check_name)),
+    "project": ("project", checked(check_name)),
+    "partition": ("partition", checked(check_name)),
+    "nodes": ("nodes", formats.whole),
+    "gpus_per_node": ("gpus_per_node", lambda text: formats.whole(text, 0)),
+    "gpu_model": ("gpu_model", word),
+    "tasks_per_node": ("tasks_per_node", formats.whole),
+    "cpus_per_task": ("cpus_per_task", formats.whole),
+    "memory": ("memory_mib", formats.memory),
+    "walltime": ("walltime_s", formats.walltime),
+    "workdir": ("workdir", checked(check_workdir)),
+    "environment": ("environment", _environment),
+    "array": ("array", formats.array),
+    "dependency": ("dependencies", formats.dependencies),
+    "held": ("held", _held),
+}
+
+
+def _read_form(
+    overrides: Mapping[str, Any], now: datetime, form: dict[str, Given], errors: list[SpecError]
+) -> None:
+    for name, typed in overrides.items():
+        text = "" if typed is None else str(typed)
+        if name == "command" or not text.strip():
+            continue
+        if name != "environment":
+            text = text.strip()
+        try:
+            if name == "begin":
+                form["begin_at"] = Given(formats.moment(text, now), name)
+            elif name in _FIELDS:
+                setting, reader = _FIELDS[name]
+                form[setting] = Given(reader(text), name)
+            else:
+                errors.append(SpecError(name, "is not a field of a job"))
+        except SpecError as problem:
+            errors.append(SpecError(name, problem.message))
+        except ValueError as problem:
+            errors.append(SpecError(name, str(problem)))

@@ -1,0 +1,140 @@
+"""The `#SBATCH` lines of a script, cut into words as Slurm cuts them.
+
+Seen with the real `sbatch`: only lines that begin with `#SBATCH` count, up to the first line
+that is neither blank nor a comment; `#` outside quotes ends a line even within a word; quotes
+may begin and end within a word; a backslash takes the next character as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.rules import SpecError
+
+_LOOKALIKE = re.compile(r"\s*#\s*sbatch\b", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[;&|(){}`]")
+_LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec"})
+_BEFORE_COMMANDS = frozenset(
+    {"then", "do", "else", "elif", "if", "while", "until", "!", "exec", "time", "nohup", "command"}
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a person should know that is no error. `line` counts from 1; None: no line."""
+
+    field: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = self.field if self.line is None else f"line {self.line}: {self.field}"
+        return f"{where}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What one directive line says after `#SBATCH`."""
+
+    line: int
+    words: tuple[str, ...]
+
+
+def normalized(script: str) -> str:
+    """The script with plain newlines: browsers send, and Windows editors write, CRLF."""
+    return script.replace("\r\n", "\n")
+
+
+def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]:
+    """Every directive line in words, what can't be cut into words, and what was passed over."""
+    found: list[Words] = []
+    errors: list[SpecError] = []
+    notices: list[Notice] = []
+    first_command: int | None = None
+    for number, line in enumerate(script.split("\n"), start=1):
+        if not line.startswith("#SBATCH"):
+            if first_command is None and line.strip() and not line.lstrip().startswith("#"):
+                first_command = number
+            if first_command is None and number > 1 and _LOOKALIKE.match(line[:200]):
+                notices.append(
+                    Notice("#SBATCH", "not read: write #SBATCH at the line's start", number)
+                )
+        elif first_command is not None:
+            notices.append(
+                Notice(
+                    "#SBATCH",
+                    f"not read: directives end at the first command (line {first_command}), "
+                    "as in Slurm; move it up",
+                    number,
+                )
+            )
+        else:
+            try:
+                found.append(Words(number, tuple(split(line.removeprefix("#SBATCH")))))
+            except ValueError as problem:
+                errors.append(SpecError("#SBATCH", str(problem), number))
+    return found, errors, notices
+
+
+def split(text: str) -> Iterator[str]:
+    """Words of one line. Raises `ValueError` for a quote that is not closed."""
+    word: list[str] = []
+    begun = False
+    quote = ""
+    chars = iter(text)
+    for char in chars:
+        if quote:
+            if char == quote:
+                quote = ""
+            elif char == "\\":
+                word.append(next(chars, ""))
+            else:
+                word.append(char)
+        elif char in "'\"":
+            quote, begun = char, True
+        elif char == "\\":
+            word.append(next(chars, ""))
+            begun = True
+        elif char == "#":
+            break
+        elif char.isspace():
+            if begun:
+                yield "".join(word)
+            word, begun = [], False
+        else:
+            word.append(char)
+            begun = True
+    if quote:
+        raise ValueError(f"the quote {quote} is not closed; close it on the same line")
+    if begun:
+        yield "".join(word)
+
+
+def launcher_notices(script: str) -> list[Notice]:
+    """Lines that call srun or its like, the first of each: there is nothing for it to talk to."""
+    first: dict[str, int] = {}
+    for number, line in enumerate(script.split("\n"), start=1):
+        if any(name in line for name in _LAUNCHERS) and not line.lstrip().startswith("#"):
+            for name in _commands(line):
+                first.setdefault(name, number)
+    return [
+        Notice(
+            name,
+            "Carrel itself runs the script once per task, on every node of the job; "
+            f"call the program without {name}",
+            number,
+        )
+        for name, number in first.items()
+        if name in _LAUNCHERS
+    ]
+
+
+def _commands(line: str) -> Iterator[str]:
+    for segment in _SEPARATORS.split(line):
+        for word in segment.split():
+            if word not in _BEFORE_COMMANDS and not _ASSIGNMENT.match(word):
+                yield word.rpartition("/")[2]
+                break
