@@ -1,0 +1,184 @@
+"""What a run has saved, and what of that is whole.
+
+An entry of the checkpoint directory is complete when nobody of the run has it open for writing
+and it has been left alone for a while, or the run has ended by itself. What was being written
+when its writer was killed never becomes complete. Names that begin with a dot or end like a
+temporary file's are not listed: such a file gets its real name when it is whole.
+"""
+
+import os
+import re
+
+from . import processes, state, writing
+from .spool import Run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FILE_SETTLES_S = 2.0
+DIRECTORY_SETTLES_S = 10.0
+"""Between two files of one checkpoint a program may well compute for some seconds."""
+MAX_ENTRIES = 1000
+MAX_FILES_INSIDE = 10000
+_TEMPORARY = (".tmp", ".part", ".partial", ".temp", "~")
+_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")
+_DIGITS = re.compile(r"\d{1,18}")
+
+
+def step_of(name: str) -> "int | None":
+    """The last number in a name, its extension apart: 500 for `epoch=3-step=500.ckpt`."""
+    numbers = _DIGITS.findall(_EXTENSION.sub("", name))
+    return int(numbers[-1]) if numbers else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a program gives such a name to what it has not finished."""
+    return name[:1] == "." or name.lower().endswith(_TEMPORARY)
+
+
+class Entry:
+    """A file or directory, with everything below it."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name = name
+        self.path = path
+        self.size = 0
+        self.modified_ns = 0
+        self.changed_ns = 0
+        self.files = 0
+        self.has_temporary = False
+        found = os.stat(path)
+        self.is_dir = os.path.isdir(path)
+        self._add(found)
+        if self.is_dir:
+            self._walk(path)
+
+    def _add(self, found: os.stat_result) -> None:
+        if not os.path.stat.S_ISDIR(found.st_mode):  # type: ignore[attr-defined]
+            self.size += found.st_size
+        self.modified_ns = max(self.modified_ns, found.st_mtime_ns)
+        self.changed_ns = max(self.changed_ns, found.st_mtime_ns, found.st_ctime_ns)
+        self.files += 1
+
+    def _walk(self, top: str) -> None:
+        waiting = [top]
+        while waiting and self.files < MAX_FILES_INSIDE:
+            with os.scandir(waiting.pop()) as inside:
+                for item in inside:
+                    self._add(item.stat(follow_symlinks=False))
+                    self.has_temporary = self.has_temporary or is_temporary(item.name)
+                    if item.is_dir(follow_symlinks=False):
+                        waiting.append(item.path)
+
+    @property
+    def signature(self) -> "list[int]":
+        """Changes when anything is written to it."""
+        return [self.changed_ns, self.size, self.files]
+
+    def is_settled(self, now: float) -> bool:
+        """Whether it has been left alone long enough."""
+        patience = DIRECTORY_SETTLES_S if self.is_dir else FILE_SETTLES_S
+        return now - self.changed_ns / 1e9 >= patience
+
+    def as_json(self, key: str, is_complete: bool) -> "dict[str, Any]":
+        """The fields of `jobs.events.CheckpointSeen`."""
+        return {
+            "key": key,
+            "name": _shown(self.name),
+            "path": _shown(self.path),
+            "size_bytes": self.size,
+            "modified_at": self.modified_ns / 1e9,
+            "step": step_of(self.name),
+            "complete": is_complete,
+        }
+
+
+def _shown(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def _entries(directory: str) -> "list[Entry]":
+    found = []
+    with os.scandir(directory) as items:
+        names = [item.name for item in items if not is_temporary(item.name)]
+    for name in names:
+        path = os.path.join(directory, name)
+        try:
+            # A link such as `latest` only repeats another entry.
+            if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) == directory:
+                continue
+            found.append(Entry(name, path))
+        except OSError:
+            continue  # Gone meanwhile, or not ours to read.
+    found.sort(key=lambda entry: entry.modified_ns, reverse=True)
+    return found[:MAX_ENTRIES]
+
+
+def listing(run: Run, seen: state.Look, now: float) -> "list[dict[str, Any]]":
+    """All checkpoints of a run that has started; raises OSError when they cannot be read."""
+    started = seen.started or {}
+    if started.get("checkpoint_dir") is None:
+        return []
+    directory = os.path.realpath(started["checkpoint_dir"])
+    try:
+        entries = _entries(directory)
+    except FileNotFoundError:
+        return []
+    # What was once found complete, and has not changed since, needs no second look. That also
+    # tells good from torn when a node has restarted.
+    known = (run.read("seen.json") or {}).get("complete", {})
+    fresh = [entry for entry in entries if known.get(entry.name) != entry.signature]
+    good = set(_whole(fresh, entries, run, seen, now, directory)) if fresh else set()
+    complete = {
+        entry.name: entry.signature
+        for entry in entries
+        if entry.name in good or known.get(entry.name) == entry.signature
+    }
+    if complete != known:
+        try:
+            run.write("seen.json", {"complete": complete})
+        except OSError:
+            pass  # Only a saving of work is lost.
+    return [entry.as_json(run.key, entry.name in complete) for entry in entries]
+
+
+def _whole(
+    fresh: "list[Entry]",
+    entries: "list[Entry]",
+    run: Run,
+    seen: state.Look,
+    now: float,
+    directory: str,
+) -> "list[str]":
+    """The names of those among `fresh` that are complete."""
+    candidates = [entry for entry in fresh if not (entry.is_dir and entry.has_temporary)]
+    if seen.end is not None:
+        return _whole_at_the_end(candidates, entries, seen.end, now)
+    settled = [entry for entry in candidates if entry.is_settled(now)]
+    if not settled or seen.minder is None:
+        return []
+    pids = processes.descendants(seen.minder)
+    written = {name for _, name in writing.being_written(pids, directory)}
+    return [entry.name for entry in settled if entry.name not in written]
+
+
+def _whole_at_the_end(
+    candidates: "list[Entry]", entries: "list[Entry]", end: "dict[str, Any]", now: float
+) -> "list[str]":
+    torn = set(end.get("torn", ()))
+    ended_ns = int(end["ended_at"] * 1e9)
+    doubt_ns = None  # type: int | None
+    if not end.get("witnessed", True):
+        # Nobody saw who wrote what when it died: the last thing written may be torn.
+        doubt_ns = ended_ns - int(FILE_SETTLES_S * 1e9)
+        if end["cause"] in ("lost", "node_restarted"):
+            doubt_ns = min(doubt_ns, max(entry.changed_ns for entry in entries) - 1)
+    return [
+        entry.name
+        for entry in candidates
+        if entry.name not in torn
+        and (doubt_ns is None or entry.changed_ns <= doubt_ns)
+        # Written to after our end: by another node of the same job, say.
+        and (entry.changed_ns <= ended_ns or entry.is_settled(now))
+    ]

@@ -1,0 +1,131 @@
+"""The verb `launch`: start runs, each at most once for ever.
+
+Input: `launches`, a list of objects with the fields of `jobs.engines.contract.Launch`.
+Output: `launched`, in the same order: `key`, `accepted`, `started_at`, `message`.
+"""
+
+import gc
+import json
+import os
+import select
+import time
+
+from . import keeper, state
+from .spool import BadKey, Run, Spool, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ANSWER_WITHIN_S = 10.0
+_DEFAULTS = {
+    "environment": {},
+    "tasks": [{}],
+    "workdir": "",
+    "checkpoint_dir": "",
+    "stdout": None,
+    "stderr": None,
+    "warning_signal": 15,
+    "warning_before_s": 0,
+    "grace_s": 30,
+    "memory_mib": None,
+    "log_cap_bytes": 64 * 1024 * 1024,
+}  # type: dict[str, Any]
+
+
+def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
+    """Claim, prepare and start each run; wait a moment for word of each."""
+    _let_go_of_strangers()
+    spool.prepare()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    hear, tell = os.pipe()
+    launches = request["launches"]
+    claimed = {}  # type: dict[int, Run]
+    answers = []
+    if hasattr(gc, "freeze"):
+        gc.freeze()  # Memory that the guards never touch stays shared with all of them.
+    for index, given in enumerate(launches):
+        answer = {"key": given.get("key"), "accepted": True, "started_at": None, "message": ""}
+        answers.append(answer)
+        try:
+            run = spool.run(given.get("key"))
+            _launch(run, given, keeper.Line(tell, index), null)
+            claimed[index] = run
+        except (BadKey, OSError, KeyError) as error:
+            answer["accepted"] = False
+            answer["message"] = "not launched: %s" % _in_words(error)
+    os.close(tell)
+    for index, started_at in _heard(hear).items():
+        answers[index]["started_at"] = started_at
+    for index, run in claimed.items():
+        if answers[index]["started_at"] is None:
+            _tell_known(run, answers[index])
+    return {"launched": answers}
+
+
+def _in_words(error: Exception) -> str:
+    return "the launch lacks %s" % error if isinstance(error, KeyError) else str(error)
+
+
+def _let_go_of_strangers() -> None:
+    """Close what we were handed beyond stdin, stdout and stderr: the guards would hold it open."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # The listing itself.
+
+
+def _launch(run: Run, given: "dict[str, Any]", line: "keeper.Line", null: int) -> None:
+    """Start it unless its directory is there already."""
+    spec = dict(_DEFAULTS)
+    spec.update(given)
+    script = spec.pop("script")
+    spec["walltime_s"] = int(spec["walltime_s"])
+    try:
+        os.mkdir(run.dir, 0o700)
+    except FileExistsError:
+        return
+    run.take("claim", run.identity(os.getpid()))
+    # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
+    _write(run.path("script"), script.encode("utf-8", "surrogateescape"), 0o700)
+    _write(run.path("spec.json"), json.dumps(spec).encode("ascii"), 0o600)
+    if os.fork() == 0:
+        try:
+            keeper.keep(run, spec, line, null)
+        finally:
+            os._exit(1)
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _heard(hear: int) -> "dict[int, float]":
+    """What the minders said until all have spoken or time is up: when each run started."""
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    poll = select.poll()
+    poll.register(hear, select.POLLIN)
+    text = b""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            break
+        data = os.read(hear, 65536)
+        if not data:
+            break
+        text += data
+    words = [line.split() for line in text.splitlines() if line.count(b" ") == 1]
+    return {int(index): float(moment) for index, moment in words}
+
+
+def _tell_known(run: Run, answer: "dict[str, Any]") -> None:
+    seen = state.look(run)
+    answer["started_at"] = seen.started_at
+    answer["accepted"] = not seen.never_began
+    answer["message"] = seen.message

@@ -1,0 +1,314 @@
+"""The inner guard of a run: starts its tasks, takes in their output, keeps time and limits,
+ends what has to be ended and writes down how it ended."""
+
+import os
+import select
+import signal
+import time
+
+from . import guard, output, processes, tasks, watch
+from .ending import Ending, Limits
+from .spool import Run
+from .writing import Witness
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .keeper import Line
+
+CHECKPOINT_LOOK_S = 1.0
+SETTLED_AFTER_S = 2.2
+FINISH_PATIENCE_S = 600
+_NEVER = float("inf")
+
+
+def clock() -> float:
+    """Seconds that run on through a suspend."""
+    return time.clock_gettime(processes.BOOTTIME)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Only to be woken up."""
+
+
+def mind(run: Run, spec: "dict[str, Any]", line: "Line", null: int, keeper: int) -> None:
+    """Be the minder; never returns."""
+    os.setsid()
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, _nothing)
+    signal.signal(signal.SIGUSR1, _nothing)
+    adopts = guard.adopt_orphans()
+    if not run.take("begun", run.identity(os.getpid(), keeper)):
+        os._exit(0)  # Somebody decided that it shall not begin.
+    try:
+        me = Minder(run, spec, wake, adopts)
+    except OSError as error:
+        run.finish("launch_failed", "cannot write its log: %s" % tasks.why(error))
+        os._exit(0)
+    try:
+        started_at = me.start(null)
+    except tasks.CannotStart as error:
+        me.give_up(str(error))
+        os._exit(0)
+    line.tell(started_at)
+    line.hang_up()
+    os.close(null)
+    me.watch_over()
+    me.finish()
+    os._exit(0)
+
+
+class Minder:
+    """One run's tasks and their fate."""
+
+    def __init__(self, run: Run, spec: "dict[str, Any]", wake: int, adopts: bool) -> None:
+        self.run = run
+        self.spec = spec
+        self.wake = wake
+        self.adopts = adopts
+        self.log = output.Log(run.log, spec["log_cap_bytes"])
+        self.copies = []  # type: list[output.Copy]
+        self.streams = []  # type: list[output.Stream]
+        self.groups = []  # type: list[int]
+        self.living = set()  # type: set[int]
+        self.ended = []  # type: list[tuple[int, int]]
+        self.ending = None  # type: Ending | None
+        self.witness = Witness(None)
+        self.notifier = watch.Notifier(run.spool, run.key)
+        self.poll = select.poll()
+        self.poll.register(wake, select.POLLIN)
+        self._is_woken = True
+        self._checkpoints_changed = 0
+        self._settled_at = _NEVER
+        self._look_at_checkpoints = _NEVER
+
+    def start(self, null: int) -> float:
+        """Start every task; when they run. Raises CannotStart."""
+        spec = self.spec
+        tasks.enter_workdir(spec["workdir"])
+        checkpoints = None
+        if spec["checkpoint_dir"]:
+            checkpoints = tasks.make_checkpoint_dir(spec["checkpoint_dir"])
+            self.witness = Witness(os.fsdecode(checkpoints))
+            self._look_at_checkpoints = 0.0
+        environments = tasks.environments(self.run, spec, checkpoints)
+        out, err = self._open_streams()
+        argv = tasks.command(self.run)
+        failed, failures = os.pipe()
+        try:
+            for environment in environments:
+                pid = tasks.start(argv, environment, (null, out, err), failures)
+                self.groups.append(pid)
+                self.living.add(pid)
+        except OSError as error:
+            raise tasks.CannotStart("cannot start a process: %s" % tasks.why(error)) from None
+        finally:
+            os.close(failures)
+            for fd in {out, err}:
+                os.close(fd)
+        problem = os.read(failed, 32).split()
+        os.close(failed)
+        if problem:
+            raise tasks.CannotStart(tasks.cannot_run(argv, int(problem[0])))
+        started_at = time.time()
+        self.limits = Limits(spec, clock())
+        facts = {
+            "started_at": started_at,
+            "tasks": self.groups,
+            "checkpoint_dir": self.witness.directory,
+        }
+        try:
+            self.run.write("started.json", facts)
+        except OSError as error:
+            raise tasks.CannotStart(
+                "cannot write into the spool directory: %s" % tasks.why(error)
+            ) from None
+        self.notifier.changed(clock())
+        return started_at
+
+    def _open_streams(self) -> "tuple[int, int]":
+        """Pipes for stdout and stderr, one for both unless they go to different files."""
+        names = [self.spec["stdout"], self.spec["stderr"]]
+        if names[1] is None or names[0] == names[1]:
+            names = names[:1]
+        ends = []
+        for name, what in zip(names, ("the output file", "the error file")):
+            sinks = [self.log]  # type: list[Any]
+            if name is not None:
+                sinks.append(tasks.open_copy(name, what))
+                self.copies.append(sinks[1])
+            reading, writing = os.pipe()
+            self.streams.append(output.Stream(reading, sinks))
+            self.poll.register(reading, select.POLLIN)
+            ends.append(writing)
+        return ends[0], ends[-1]
+
+    def watch_over(self) -> None:
+        """Until the run is over or what is left of it has to be killed."""
+        while True:
+            self.reap()
+            self._hear_stop()
+            now = clock()
+            self._keep_limits(now)
+            self._look_around(now)
+            if self._is_over(now):
+                return
+            self._wait(now)
+
+    def reap(self) -> bool:
+        """Take in the dead; whether any child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            self.witness.reaped(pid, status)
+            if pid in self.living:
+                self.living.discard(pid)
+                self.ended.append((pid, status))
+
+    def _first_failed(self) -> "tuple[int, int] | None":
+        return next((one for one in self.ended if one[1] != 0), None)
+
+    def _hear_stop(self) -> None:
+        if not self._is_woken:
+            return
+        self._is_woken = False
+        stop = self.run.read("stop.json")
+        if stop is not None:
+            self._end("stopped", "asked to stop", stop["signal"], stop["grace_s"])
+
+    def _keep_limits(self, now: float) -> None:
+        if self.limits.warning_is_due(now):
+            number = self.spec["warning_signal"]
+            left = round(self.limits.ends_at - now)
+            self.log.say("%d s of walltime left: sending signal %d" % (left, number))
+            self.witness.look(processes.descendants(os.getpid()))
+            self.witness.active = True
+            self._signal(number)
+        if self.limits.walltime_is_over(now):
+            message = "its walltime of %d s is over" % self.spec["walltime_s"]
+            self._end("walltime", message, signal.SIGTERM, self.spec["grace_s"])
+        if self.limits.memory_is_due(now) and (
+            self.ending is None or self.ending.cause != "memory"
+        ):
+            used = self.limits.measure_memory(now, processes.descendants(os.getpid()))
+            if used is not None:
+                self.ending = None
+                message = "it used %d MiB of memory; its limit is %d MiB" % (
+                    used,
+                    self.spec["memory_mib"],
+                )
+                self._end("memory", message, signal.SIGKILL, 0)
+
+    def _end(self, cause: str, message: str, number: int, grace_s: float) -> None:
+        """Begin to end the run, or hurry it up when that has begun. A repeat changes nothing."""
+        if self.ending is None:
+            self.log.say("%s: sending signal %d" % (message, number))
+            self.ending = Ending(cause, message)
+        if self.ending.hears(number, clock() + grace_s) and number != signal.SIGKILL:
+            self.witness.look(processes.descendants(os.getpid()))
+            self.witness.active = True
+            self._signal(number)
+
+    def _signal(self, number: int) -> None:
+        for group in self.groups:
+            if processes.send_group(group, number):
+                processes.send_group(group, signal.SIGCONT)
+
+    def _look_around(self, now: float) -> None:
+        """Notice new checkpoints; see who closes what he wrote before he dies."""
+        if self.witness.active:
+            self.witness.look(processes.descendants(os.getpid()))
+        if now >= self._look_at_checkpoints and self.witness.directory:
+            self._look_at_checkpoints = now + CHECKPOINT_LOOK_S
+            try:
+                changed = os.stat(self.witness.directory).st_mtime_ns
+            except OSError:
+                changed = 0
+            if changed != self._checkpoints_changed:
+                self._checkpoints_changed = changed
+                self.notifier.changed(now)
+                self._settled_at = now + SETTLED_AFTER_S
+        if now >= self._settled_at:
+            self._settled_at = _NEVER
+            self.notifier.changed(now)
+        self.notifier.tick(now)
+
+    def _is_over(self, now: float) -> bool:
+        if self.ending is not None and now >= self.ending.kill_at:
+            return True
+        if self.living:
+            if self.ending is None and self._first_failed() is not None:
+                message = "one of its tasks failed"
+                self._end("exited", message, signal.SIGTERM, self.spec["grace_s"])
+            return False
+        if self.ending is None:
+            return True
+        # A shell dies of the signal at once; the program it ran may still be saving its work.
+        return not any(processes.send_group(group, 0) for group in self.groups)
+
+    def _wait(self, now: float) -> None:
+        moments = [self.limits.next_due(), self._look_at_checkpoints, self._settled_at]
+        if self.notifier.due is not None:
+            moments.append(self.notifier.due)
+        if self.ending is not None:
+            moments.append(self.ending.kill_at)
+        if self.ending is not None or self.witness.active:
+            moments.append(now + 0.1)
+        left = min(moments) - clock()
+        wait = None if left == _NEVER else max(0.0, min(left, 86400.0)) * 1000 + 1
+        ready = {fd for fd, _ in self.poll.poll(wait)}
+        if self.wake in ready:
+            os.read(self.wake, 4096)
+            self._is_woken = True
+        for stream in self.streams:
+            if stream.fd in ready:
+                if stream.drain():
+                    self.notifier.changed(clock())
+                if not stream.is_open:
+                    self.poll.unregister(stream.fd)
+
+    def _end_all(self) -> None:
+        processes.end_descendants(self.reap, self.witness.look)
+        if not self.adopts:
+            processes.end_marked(self.run.dir)
+
+    def give_up(self, message: str) -> None:
+        """It could not start: say why where people look for it."""
+        self._end_all()
+        self.log.say(message)
+        self.log.finish()
+        self.run.finish("launch_failed", message)
+        self.notifier.changed(clock())
+
+    def finish(self) -> None:
+        """End what is left, write the last output, then how it ended."""
+        self._end_all()
+        for stream in self.streams:
+            while stream.is_open and stream.drain():
+                pass
+        self.log.finish()
+        cause = self.ending.cause if self.ending is not None else "exited"
+        message = self.ending.message if self.ending is not None else ""
+        pid, status = self._first_failed() or (0, 0)
+        if cause == "exited" and pid and len(self.groups) > 1:
+            rank = self.groups.index(pid)
+            message = "task %d of %d was the first to fail" % (rank, len(self.groups))
+        problems = {sink.problem for sink in [self.log] + self.copies if sink.problem}
+        end = {
+            "exit_code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+            "torn": self.witness.close(),
+            # Nobody looked at what a task was writing when it died by itself, and badly.
+            "witnessed": status == 0 or self.witness.active or cause == "memory",
+        }
+        words = "; ".join([message] * bool(message) + sorted(problems))
+        self.run.finish(cause, words, patience_s=FINISH_PATIENCE_S, **end)
+        watch.notify(self.run.spool, self.run.key)

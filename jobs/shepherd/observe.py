@@ -1,0 +1,110 @@
+"""The verb `observe`: one look at the runs, their checkpoints, the GPUs and the machine.
+
+Input: `keys`, and what else is wanted: `gpus`, `system`, `checkpoints` (true or false).
+Output: the fields of `jobs.events.Observation`; a log's tail is base64.
+"""
+
+import binascii
+import os
+import time
+
+from . import checkpoints, gpus, processes, state
+from .spool import Run, Spool, read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WHOLE_LOG_BYTES = 64 * 1024
+
+
+def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
+    """Look at everything that is asked for."""
+    problems = []  # type: list[str]
+    cards = gpus.Question() if request.get("gpus") else None
+    runs = []
+    found = []  # type: list[dict[str, Any]]
+    minders = {}  # type: dict[int, str]
+    for key in request["keys"]:
+        run = spool.run(key)
+        seen = _look(run)
+        runs.append(_run(run, seen))
+        if seen.minder is not None:
+            minders[seen.minder] = key
+        if request.get("checkpoints") and seen.started is not None:
+            try:
+                found.extend(checkpoints.listing(run, seen, time.time()))
+            except OSError as error:
+                problems.append("checkpoints of %s: %s" % (key, error))
+    answer = {
+        "boot_id": spool.boot_id,
+        "at": time.time(),
+        "runs": runs,
+        "checkpoints": found,
+        "gpus": None,
+        "system": None,
+        "problems": problems,
+    }
+    if request.get("system"):
+        answer["system"] = _system(spool, problems)
+    if cards is not None:
+        answer["gpus"] = cards.answer(gpus.Owners(spool, minders), problems)
+    return answer
+
+
+def _look(run: Run) -> state.Look:
+    try:
+        return state.look(run)
+    except FileNotFoundError:
+        return state.Look("absent")  # Not even the spool directory is there.
+    except (OSError, ValueError, KeyError) as error:
+        return state.Look("unknown", "its directory cannot be read: %s" % error)
+
+
+def _run(run: Run, seen: state.Look) -> "dict[str, Any]":
+    end = seen.end or {}
+    log_bytes = run.log_bytes()
+    answer = {
+        "key": run.key,
+        "phase": seen.phase,
+        "started_at": seen.started_at,
+        "ended_at": end.get("ended_at"),
+        "cause": end.get("cause"),
+        "exit_code": end.get("exit_code"),
+        "signal": end.get("signal"),
+        "message": seen.message,
+        "log_bytes": log_bytes,
+        "log_tail": None,
+    }
+    if seen.end is not None and log_bytes <= WHOLE_LOG_BYTES:
+        try:
+            whole = read_file(run.log, WHOLE_LOG_BYTES) if log_bytes else b""
+            answer["log_tail"] = binascii.b2a_base64(whole, newline=False).decode("ascii")
+        except OSError:
+            pass  # It can be asked for by `read`, which will tell why not.
+    return answer
+
+
+def _memory() -> "dict[bytes, int]":
+    lines = (processes.read_proc("/proc/meminfo") or b"").splitlines()
+    return {line.split(b":")[0]: int(line.split()[1]) // 1024 for line in lines}
+
+
+def _system(spool: Spool, problems: "list[str]") -> "dict[str, Any] | None":
+    try:
+        memory = _memory()
+        path = spool.path
+        while not os.path.isdir(path):
+            path = os.path.dirname(path)
+        disk = os.statvfs(path)
+        return {
+            "load1": os.getloadavg()[0],
+            "memory_total_mib": memory[b"MemTotal"],
+            "memory_available_mib": memory[b"MemAvailable"],
+            "disk_total_mib": disk.f_blocks * disk.f_frsize >> 20,
+            "disk_free_mib": disk.f_bavail * disk.f_frsize >> 20,
+            "uptime_s": time.clock_gettime(processes.BOOTTIME),
+        }
+    except (OSError, KeyError, ValueError, IndexError) as error:
+        problems.append("the machine's load and memory: %s" % error)
+        return None

@@ -1,0 +1,194 @@
+"""The spool directory: one directory for each run, and the state files in it.
+
+`SPOOL/runs/KEY/` holds, in the order of a run's life:
+
+- the directory itself: `mkdir` is the guard against a second launch of the same key;
+- `claim` (a symbolic link): the launcher's identity;
+- `spec.json`, `script`: what to run;
+- `begun` (a symbolic link): the one decision. It is either the guards' identity, taken by the
+  minder before it starts anything, or `never.CAUSE`, taken by whoever decided that nothing shall;
+- `started.json`, `stop.json`, `seen.json`, `log`;
+- `exit.json`: the end; everything else is complete before it appears.
+
+A symbolic link is created together with its content and never twice: no other file is so
+cheap and so atomic on every file system, NFS included.
+"""
+
+import json
+import os
+import time
+
+from . import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class BadKey(ValueError):
+    """Not a name that a run can have."""
+
+
+def read_file(path: str, limit: int = 1 << 24) -> bytes:
+    """All of a file; raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        chunks = []
+        while limit > 0:
+            chunk = os.read(fd, min(limit, 65536))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            limit -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: "bytes | memoryview") -> None:
+    """Write everything; raises OSError."""
+    view = memoryview(data)
+    while len(view):
+        view = view[os.write(fd, view) :]
+
+
+class Spool:
+    """Where this account's runs are, and which boot of which machine this is."""
+
+    def __init__(self, path: str) -> None:
+        if path[:2] == "~/":
+            path = os.path.join(processes.home(), path[2:])
+        if path[:1] != "/":
+            raise ValueError("SPOOL must be an absolute path or start with ~/")
+        self.path = os.path.realpath(path)
+        self.runs = os.path.join(self.path, "runs")
+        self.watchers = os.path.join(self.path, "watch")
+        self.boot_id = self._boot_id()
+
+    def _boot_id(self) -> str:
+        # A practice node has a boot id of its own: several of them share one kernel.
+        for path in (os.path.join(self.path, "boot_id"), "/proc/sys/kernel/random/boot_id"):
+            try:
+                text = read_file(path, 200).decode("ascii", "replace").strip()
+                return text.replace(".", "-").replace("/", "-")
+            except OSError:
+                continue
+        return "unknown"
+
+    def booted_at(self, now: float) -> float:
+        """When this boot began, on the wall clock."""
+        try:
+            return os.stat(os.path.join(self.path, "boot_id")).st_mtime
+        except OSError:
+            return now - time.clock_gettime(processes.BOOTTIME)
+
+    def prepare(self) -> None:
+        """Make the directories, for this account alone."""
+        for path in (self.runs, self.watchers):
+            if not os.path.isdir(path):
+                os.makedirs(path, 0o700, exist_ok=True)
+
+    def run(self, key: str) -> "Run":
+        """The run of that key, whether it exists or not; raises BadKey."""
+        good = isinstance(key, str) and 0 < len(key) <= 100 and key[0] != "." and set(key) <= _KEY
+        if not good:
+            raise BadKey("key %r: letters, digits, '.', '_' and '-' only" % (key,))
+        return Run(self, key)
+
+
+class Run:
+    """One run's directory."""
+
+    def __init__(self, spool: Spool, key: str) -> None:
+        self.spool = spool
+        self.key = key
+        self.dir = os.path.join(spool.runs, key)
+        self.log = os.path.join(self.dir, "log")
+
+    def path(self, name: str) -> str:
+        """The path of one of its files."""
+        return os.path.join(self.dir, name)
+
+    def read(self, name: str) -> "dict[str, Any] | None":
+        """A state file; None when it is not there or was cut off by a crash."""
+        try:
+            value = json.loads(read_file(self.path(name)).decode("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def write(self, name: str, value: "dict[str, Any]") -> None:
+        """Write a state file whole or not at all; raises OSError."""
+        temporary = self.path(".%s.%d" % (name, os.getpid()))
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, json.dumps(value).encode("ascii"))
+        finally:
+            os.close(fd)
+        os.rename(temporary, self.path(name))
+
+    def link(self, name: str) -> "str | None":
+        """What a link holds; None when it is not there."""
+        try:
+            return os.readlink(self.path(name))
+        except FileNotFoundError:
+            return None
+
+    def take(self, name: str, text: str) -> bool:
+        """Create a link; False when somebody was faster. Raises OSError."""
+        try:
+            os.symlink(text, self.path(name))
+        except FileExistsError:
+            return False
+        return True
+
+    def identity(self, *pids: int) -> str:
+        """Processes of this boot, so that no later one is taken for them:
+        `pid.start.pid.start.boot`."""
+        pairs = ["%d.%d" % (pid, processes.start_time(pid)) for pid in pids]
+        return ".".join(pairs + [self.spool.boot_id])
+
+    def is_of_this_boot(self, identity: str) -> bool:
+        """Whether the processes it names are of the machine's present boot."""
+        return identity.split(".")[-1] == self.spool.boot_id
+
+    def alive(self, identity: str) -> "list[int]":
+        """Which of the very processes that it names still run."""
+        if not self.is_of_this_boot(identity):
+            return []
+        words = [int(word) for word in identity.split(".")[:-1]]
+        pairs = zip(words[::2], words[1::2])
+        return [pid for pid, start in pairs if processes.is_alive(pid, start)]
+
+    def log_bytes(self) -> int:
+        """The log's length."""
+        try:
+            return os.stat(self.log).st_size
+        except OSError:
+            return 0
+
+    def finish(
+        self, cause: str, message: str, patience_s: float = 0.0, **more: "Any"
+    ) -> "dict[str, Any]":
+        """Write `exit.json` and give what it holds. A full disk is waited for if the writer
+        alone knows how it ended; else all who come later reach the same conclusion."""
+        end = {
+            "cause": cause,
+            "message": message,
+            "exit_code": None,
+            "signal": None,
+            "ended_at": time.time(),
+            "log_bytes": self.log_bytes(),
+        }  # type: dict[str, Any]
+        end.update(more)
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.write("exit.json", end)
+                return end
+            except OSError:
+                if time.monotonic() >= deadline:
+                    return end
+            time.sleep(1.0)

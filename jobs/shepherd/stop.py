@@ -1,0 +1,46 @@
+"""The verb `stop`: begin to end runs, also ones whose launch has not arrived yet.
+
+Input: `stops`, a list of `key`, `signal`, `grace_s`. Output: `stopped`, a list of `key` and the
+`phase` it was found in. A repeat of the same stop changes nothing.
+"""
+
+import os
+import signal
+
+from . import processes, state
+from .spool import Run, Spool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
+    """Stop each of them."""
+    spool.prepare()
+    answers = []
+    for stop in request["stops"]:
+        run = spool.run(stop["key"])
+        number, grace_s = int(stop.get("signal", 15)), float(stop.get("grace_s", 30))
+        answers.append({"key": run.key, "phase": _stop(run, number, grace_s)})
+    return {"stopped": answers}
+
+
+def _stop(run: Run, number: int, grace_s: float) -> str:
+    if not 0 < number < signal.NSIG or grace_s < 0:
+        raise ValueError("stop %s: no signal %d, or a negative grace" % (run.key, number))
+    try:
+        os.mkdir(run.dir, 0o700)
+    except FileExistsError:
+        pass
+    # Whoever takes `begun` first decides: us, and then a launch starts nothing, or the minder.
+    if run.link("begun") is None:
+        run.take("begun", state.NEVER + "stopped")
+    seen = state.look(run)
+    if seen.phase == "running":
+        # Written before we look for the minder again: it reads this when it has begun.
+        run.write("stop.json", {"signal": number, "grace_s": grace_s})
+        seen = state.look(run)
+        if seen.minder is not None:
+            processes.send(seen.minder, signal.SIGUSR1)
+    return seen.phase
