@@ -96,14 +96,17 @@ class Transport(Protocol):
         """Run a program to its end. The input's end is not signalled: send its length first.
 
         Raises a `NodeError`; `CommandFailed` when it prints over `MAX_OUTPUT_BYTES`. After a
-        `DeadlineExceeded` the program is told to end (SIGTERM). Raises ValueError for a NUL byte.
+        `DeadlineExceeded` the program gets SIGTERM and the end of its input; a server that takes
+        no signals (OpenSSH for root, or before 7.9) leaves it at the latter.
+        Raises ValueError for a NUL byte.
         """
 
     def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
         """Yield a program's output lines as they come, without their newlines.
 
         `DeadlineExceeded` after a silence, `CommandFailed` when it ends with another code than 0
-        or a line is over `MAX_LINE_BYTES`. Closing the iterator ends the program (SIGTERM).
+        or a line is over `MAX_LINE_BYTES`. Closing the iterator ends the program, as `run` does
+        past its deadline; then it also finds its output closed.
         """
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
@@ -122,8 +125,9 @@ def check_path(path: str) -> None:
         raise ValueError(f"path: {path!r} is not the absolute path of a file")
 
 
-def first_lines(output: bytes | bytearray, lines: int = 3) -> str:
+def first_lines(output: bytes | bytearray | str, lines: int = 3) -> str:
     """The beginning of what a program said, fit for a message: at most 300 characters."""
-    text = bytes(output[:2000]).decode("utf-8", "replace").strip()
-    shown = " / ".join(line.strip() for line in text.splitlines()[:lines])
+    start = output[:2000]
+    text = start if isinstance(start, str) else bytes(start).decode("utf-8", "replace")
+    shown = " / ".join(line.strip() for line in text.strip().splitlines()[:lines])
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)[:300]

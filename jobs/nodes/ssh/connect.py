@@ -23,6 +23,7 @@ from jobs.nodes.transport import (
     NodeError,
     NoRoute,
     Refused,
+    first_lines,
 )
 
 KEEPALIVE_S = 30
@@ -32,6 +33,8 @@ USER_TIMEOUT_MS = 30_000
 # of a core with a hundred warm connections, and data wakes it at once in any case.
 READER_WAKES_S = 5.0
 
+# What sshd says in place of its version when too many logins are under way, or all are shut off.
+_BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 _RSA_SHA2 = ("rsa-sha2-512", "rsa-sha2-256")
 _CIPHERS = (
     "aes128-gcm@openssh.com",
@@ -150,18 +153,11 @@ def _shake_hands(wire: Wire, hop: SshAddress, deadline: Deadline, pinned: HostKe
     options.key_types = _host_key_algorithms(pinned)
     done = Event()
     wire.start_client(event=done)
-    if not done.wait(deadline.left + 0.5):  # its own timeout comes first and knows more
-        raise DeadlineExceeded(_silent(hop, deadline))
-    if not wire.is_active():
+    # Half a second more, because paramiko's own limit comes first and knows more.
+    if not done.wait(deadline.left + 0.5) or not wire.is_active():
         raise _handshake_error(wire, hop, deadline, pinned)
     wire.sock.settimeout(READER_WAKES_S)
     return wire
-
-
-def _silent(hop: SshAddress, deadline: Deadline) -> str:
-    return (
-        f"{hop.place} accepted the connection but did not speak SSH within {deadline.seconds:g} s."
-    )
 
 
 def _host_key_algorithms(pinned: HostKey | None) -> list[str]:
@@ -176,8 +172,11 @@ def _handshake_error(
 ) -> NodeError:
     error = wire.get_exception()
     text = str(error or "")
-    if "Indecipherable" in text or "Invalid SSH banner" in text:
-        return Refused(f"What answers on {hop.place} does not speak SSH.")
+    said = wire.greeting.strip()
+    if said.startswith(_BUSY):
+        return ConnectionLost(f"{hop.place} takes no more logins just now: {first_lines(said)}.")
+    if said and "SSH-" not in said:
+        return Refused(f"{hop.place} does not speak SSH; it says: {first_lines(said)}")
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         if "host key" in text and pinned is not None:
             return HostKeyChanged(
@@ -185,7 +184,10 @@ def _handshake_error(
             )
         return Refused(f"{hop.place} and Carrel share no safe algorithm: {text}.")
     if deadline.left <= 0:
-        return DeadlineExceeded(_silent(hop, deadline))
+        return DeadlineExceeded(
+            f"{hop.place} accepted the connection but did not speak SSH "
+            f"within {deadline.seconds:g} s."
+        )
     reason = wire.farewell or text or "end of connection"
     return ConnectionLost(f"{hop.place} hung up before the login: {reason}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,17 @@ class SshAddress:
         return f"{self.user}@{self.place}"
 
 
+class _Packetizer(paramiko.packet.Packetizer):
+    """Keeps what a server says before it speaks SSH; Paramiko reads lines at no other time."""
+
+    greeting = ""
+
+    def readline(self, timeout: float) -> str:
+        line: str = super().readline(timeout)
+        self.greeting += line + "\n"
+        return line
+
+
 class Wire(paramiko.Transport):
     """Paramiko's transport, that also keeps what a server says when it refuses or hangs up."""
 
@@ -51,6 +63,15 @@ class Wire(paramiko.Transport):
     farewell = ""
     """What it said when it hung up."""
     place = ""
+
+    def __init__(self, sock: socket.socket | paramiko.Channel) -> None:
+        super().__init__(sock, packetizer_class=_Packetizer)
+
+    @property
+    def greeting(self) -> str:
+        """All that it said before keys were agreed on; a server of SSH begins with `SSH-`."""
+        assert isinstance(self.packetizer, _Packetizer)
+        return self.packetizer.greeting
 
     def _parse_channel_open_failure(self, message: paramiko.Message) -> None:
         copy = paramiko.Message(message.asbytes())

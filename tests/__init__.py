@@ -1,0 +1,1 @@
+"""Importable, so that bench/ can use the lab."""
