@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import signal as signals
+from base64 import b64decode, b64encode
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from django import template
 from django.contrib.auth.models import AnonymousUser
@@ -177,6 +179,16 @@ def gpu_model(name: str) -> str:
     while (shorter := _MAKERS.sub("", short)) != short:
         short = shorter
     return _FORM_FACTOR.sub("", short).replace("-", " ").strip() or name
+
+
+@register.filter
+def fingerprint(host_key: str) -> str:
+    """`ssh-ed25519 AAAA...` as `SHA256:...`, as ssh-keygen shows it."""
+    try:
+        blob = b64decode(host_key.split()[1])
+    except (IndexError, ValueError):
+        return host_key
+    return "SHA256:" + b64encode(sha256(blob).digest()).decode().rstrip("=")
 
 
 @register.simple_tag

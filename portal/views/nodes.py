@@ -1,3 +1,168 @@
-"""In the making."""
+"""The nodes, each with its GPUs, and what administrators do with one."""
 
-urlpatterns: list[object] = []
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.actions import nodes as actions
+from portal.actions import practice
+from portal.forms.nodes import DrainForm
+from portal.models import Node, Partition, User
+from portal.queries import nodes
+from portal.queries.rights import may_manage_nodes
+
+View = Callable[..., HttpResponse]
+
+
+def for_managers(view: View) -> View:
+    """Only whoever may manage nodes."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not may_manage_nodes(request.user):
+            raise PermissionDenied("Only administrators of the lab manage its nodes.")
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+@require_safe
+def nodes_page(request: HttpRequest) -> HttpResponse:
+    """The page, or only its list when htmx asks."""
+    wanted = nodes.Filter.read(request.GET)
+    page, shown = nodes.page(wanted=wanted, number=request.GET.get("page", "1"), now=timezone.now())
+    context = {"filter": wanted, "page": page, "nodes": shown}
+    if request.htmx:
+        return render(request, "nodes/nodes.html#list", context)
+    context |= {
+        "partitions": Partition.objects.values_list("name", flat=True),
+        "states": [(value, words) for value, (words, _) in nodes.STATES.items()],
+    }
+    return render(request, "nodes/nodes.html", context)
+
+
+@require_safe
+def node_page(request: HttpRequest, name: str) -> HttpResponse:
+    """One node, or only its live part when htmx asks."""
+    template = "nodes/node.html#now" if request.htmx else "nodes/node.html"
+    return render(request, template, _node_context(name) | {"drain_form": DrainForm()})
+
+
+def _node_context(name: str) -> dict[str, Any]:
+    found = nodes.one(name=name, now=timezone.now())
+    if found is None:
+        raise Http404
+    return {
+        "view": found,
+        "node": found.node,
+        "parts": nodes.jobs_now(found.node),
+        "recent": nodes.jobs_recently(found.node),
+        "events": nodes.events(found.node),
+    }
+
+
+@for_managers
+@require_POST
+def probe(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask the machine again what it is and has."""
+    node = actions.probe(
+        node=get_object_or_404(Node, name=name), actor=_person(request), now=timezone.now()
+    )
+    if node.problem:
+        messages.error(request, f"{node.name} could not be probed: {node.problem}")
+    else:
+        messages.success(request, f"{node.name} was probed: {summary(node)}.")
+    return redirect("node", name)
+
+
+@for_managers
+@require_POST
+def drain(request: HttpRequest, name: str) -> HttpResponse:
+    """Let nothing more start there."""
+    node = get_object_or_404(Node, name=name)
+    form = DrainForm(request.POST)
+    if not form.is_valid():
+        context = _node_context(name) | {"drain_form": form}
+        return render(request, "nodes/node.html", context, status=422)
+    reason = form.cleaned_data["reason"]
+    if actions.drain(node=node, reason=reason, actor=_person(request), now=timezone.now()):
+        messages.success(request, f"{name} is drained: what runs goes on, nothing more starts.")
+    else:
+        messages.info(request, f"{name} was drained already.")
+    return redirect("node", name)
+
+
+@for_managers
+@require_POST
+def resume(request: HttpRequest, name: str) -> HttpResponse:
+    """Let jobs start there again."""
+    node = get_object_or_404(Node, name=name)
+    if actions.resume(node=node, actor=_person(request), now=timezone.now()):
+        messages.success(request, f"{name} takes jobs again.")
+    else:
+        messages.info(request, f"{name} was not drained.")
+    return redirect("node", name)
+
+
+@for_managers
+@require_http_methods(["GET", "HEAD", "POST"])
+def remove(request: HttpRequest, name: str) -> HttpResponse:
+    """Say what would happen; do it when confirmed."""
+    node = get_object_or_404(Node, name=name)
+    if request.method != "POST":
+        return render(request, "nodes/remove.html", {"node": node, "parts": nodes.jobs_now(node)})
+    try:
+        actions.remove(node=node, actor=_person(request), now=timezone.now())
+    except actions.NodeBusy as error:
+        messages.error(request, error.message)
+        return redirect("node", name)
+    messages.success(request, f"{name} is no longer a node of this lab.")
+    return redirect("nodes")
+
+
+@for_managers
+@require_POST
+def remove_practice(request: HttpRequest) -> HttpResponse:
+    """Take the practice lab away."""
+    practice.remove(actor=_person(request), now=timezone.now())
+    if Node.objects.filter(simulated=True).exists():
+        messages.info(
+            request,
+            "The practice lab is going: its jobs are being cancelled, and each of its nodes "
+            "leaves when the last one there has ended.",
+        )
+    else:
+        messages.success(request, "The practice lab is gone.")
+    return redirect("overview")
+
+
+def summary(node: Node) -> str:
+    """What a probe found, in a few words."""
+    gpus = node.gpus.filter(present=True).count()
+    return f"{gpus} GPU{'' if gpus == 1 else 's'}, {node.cpus} CPUs, {node.memory_mib:,} MiB"
+
+
+def _person(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)
+    return request.user
+
+
+urlpatterns = [
+    path("nodes/", nodes_page, name="nodes"),
+    path("nodes/<str:name>/", node_page, name="node"),
+    path("nodes/<str:name>/probe/", probe, name="probe-node"),
+    path("nodes/<str:name>/drain/", drain, name="drain-node"),
+    path("nodes/<str:name>/resume/", resume, name="resume-node"),
+    path("nodes/<str:name>/remove/", remove, name="remove-node"),
+    path("practice/remove/", remove_practice, name="remove-practice"),
+]

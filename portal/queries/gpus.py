@@ -1,0 +1,158 @@
+"""GPUs as pages show them: who holds each, whether it is used, and by whom besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+
+from portal.models import Allocation, Gpu, Job, Lease, Node
+
+IDLE_AFTER = timedelta(minutes=2)
+"""A job that has not touched its GPU this long after its start is worth a word."""
+STALE_AFTER = timedelta(minutes=1)
+"""Figures older than this are shown as old."""
+
+
+class Use(StrEnum):
+    """What a GPU is to somebody who wants one."""
+
+    FREE = "free"
+    USED = "used"
+    OUT = "out"
+    """Its node takes no jobs."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process on a GPU that belongs to no job, or to one that does not hold this GPU."""
+
+    pid: int
+    user: str
+    command: str
+    memory_mib: int | None
+    run_key: str | None
+
+    @property
+    def job_id(self) -> int | None:
+        """The job it came from, when it came from one: `j17.a1.n0...` is of job 17."""
+        number = (self.run_key or "").partition(".")[0].removeprefix("j")
+        return int(number) if number.isdigit() else None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One GPU at the moment of the last look."""
+
+    gpu: Gpu
+    use: Use
+    allocation: Allocation | None
+    strangers: tuple[Process, ...]
+    idle: bool
+    """Held by a running job that has no process on it and does not make it work."""
+    stale: bool
+
+    @property
+    def job(self) -> Job | None:
+        return self.allocation.attempt.job if self.allocation else None
+
+    @property
+    def odd(self) -> bool:
+        return self.idle or bool(self.strangers)
+
+
+def tile(gpu: Gpu, node: Node, now: datetime) -> Tile:
+    """A GPU of `with_leases` put into words."""
+    lease: Lease | None = next(iter(gpu.open_leases), None)  # type: ignore[attr-defined]
+    held = lease.allocation if lease else None
+    unheld = Use.OUT if node.unavailable else Use.FREE
+    return Tile(
+        gpu=gpu,
+        use=Use.USED if held else unheld,
+        allocation=held,
+        strangers=tuple(_strangers(gpu, held)),
+        idle=bool(held and _idle(gpu, held)),
+        stale=gpu.sampled_at is None or now - gpu.sampled_at > STALE_AFTER,
+    )
+
+
+def _strangers(gpu: Gpu, held: Allocation | None) -> Iterable[Process]:
+    for found in gpu.processes:
+        if held and found["run_key"] == held.key:
+            continue
+        yield Process(
+            pid=found["pid"],
+            user=found["user"] or "",
+            command=found["command"],
+            memory_mib=found["memory_mib"],
+            run_key=found["run_key"],
+        )
+
+
+def _idle(gpu: Gpu, held: Allocation) -> bool:
+    if held.phase != Allocation.Phase.RUNNING or not held.started_at or not gpu.sampled_at:
+        return False
+    if gpu.sampled_at - held.started_at < IDLE_AFTER:
+        return False
+    return not gpu.utilization_pct and not any(p["run_key"] == held.key for p in gpu.processes)
+
+
+def with_leases() -> QuerySet[Gpu]:
+    """GPUs that are there, by index, each with who holds it, in two queries."""
+    leases = Lease.objects.filter(released_at=None).select_related(
+        "allocation__attempt__job__owner"
+    )
+    return (
+        Gpu.objects.filter(present=True)
+        .order_by("index")
+        .prefetch_related(Prefetch("leases", leases, to_attr="open_leases"))
+    )
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """GPUs of one model in one partition."""
+
+    partition: str
+    model: str
+    memory_mib: int
+    simulated: bool
+    total: int
+    used: int
+    out: int
+
+    @property
+    def free(self) -> int:
+        return self.total - self.used - self.out
+
+
+def capacity() -> list[Capacity]:
+    """How many GPUs there are, are held and are out of service, by partition and model."""
+    held = Exists(Lease.objects.filter(gpu=OuterRef("pk"), released_at=None))
+    away = Q(node__drained=True) | ~Q(node__health=Node.Health.UP)
+    rows = (
+        Gpu.objects.filter(present=True, node__removed_at=None)
+        .annotate(held=held)
+        .values("node__partition__name", "model", "memory_mib", "node__simulated")
+        .annotate(
+            total=Count("pk"),
+            used=Count("pk", filter=Q(held=True)),
+            out=Count("pk", filter=away & Q(held=False)),
+        )
+        .order_by("node__partition__name", "model", "memory_mib", "node__simulated")
+    )
+    return [
+        Capacity(
+            partition=row["node__partition__name"],
+            model=row["model"],
+            memory_mib=row["memory_mib"],
+            simulated=row["node__simulated"],
+            total=row["total"],
+            used=row["used"],
+            out=row["out"],
+        )
+        for row in rows
+    ]
