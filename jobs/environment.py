@@ -52,6 +52,8 @@ class Attempt:
     array_id: int | None = None
     """The number that all tasks of its array have in common."""
     array_index: int | None = None
+    array_indices: tuple[int, ...] = ()
+    """Of the whole array, ascending, where known."""
 
 
 def of_node(attempt: Attempt, rank: int) -> dict[str, str]:
@@ -131,8 +133,7 @@ def _slurm_array(attempt: Attempt) -> dict[str, str]:
         "SLURM_ARRAY_JOB_ID": str(attempt.array_id),
         "SLURM_ARRAY_TASK_ID": str(attempt.array_index),
     }
-    if attempt.spec.array is not None:
-        indices = attempt.spec.array.indices
+    if indices := attempt.array_indices:
         found["SLURM_ARRAY_TASK_COUNT"] = str(len(indices))
         found["SLURM_ARRAY_TASK_MIN"] = str(indices[0])
         found["SLURM_ARRAY_TASK_MAX"] = str(indices[-1])

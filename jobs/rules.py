@@ -123,8 +123,10 @@ def check_script(script: str) -> None:
     size = len(script.encode())
     if size > MAX_SCRIPT_BYTES:
         raise SpecError("script", f"has {size:,} bytes; at most {MAX_SCRIPT_BYTES:,} are allowed")
-    if not script.startswith("#!") or not script.partition("\n")[0][2:].strip():
-        raise SpecError("script", "its first line must name an interpreter, as in #!/bin/bash")
+    if not script.strip():
+        raise SpecError("script", "must not be empty")
+    if script.startswith("#!") and not script.partition("\n")[0][2:].strip():
+        raise SpecError("script", "#! must be followed by an interpreter, as in #!/bin/bash")
     if "\r\n" in script:
         raise SpecError("script", "has Windows line ends (CRLF); use plain newlines")
 

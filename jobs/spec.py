@@ -136,7 +136,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One request. The script runs once per task, on every node of the job."""
+    """One request. The script runs once per task, on every node of the job.
+
+    It is run by the interpreter that its first line names (`#!`), else by /bin/bash.
+    """
 
     name: str
     script: str

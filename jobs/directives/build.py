@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
@@ -23,9 +23,9 @@ _FALSE = frozenset({"0", "false", "off", "no"})
 class SpecErrors(ValueError):
     """Everything wrong with a request, in the order of the script and then of the form."""
 
-    def __init__(self, errors: tuple[SpecError, ...]) -> None:
-        super().__init__("; ".join(map(str, errors)))
-        self.errors = errors
+    def __init__(self, errors: Iterable[SpecError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(map(str, self.errors)))
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,14 @@ class Checked:
     warnings: tuple[Notice, ...]
 
 
+@dataclass(frozen=True)
+class Built:
+    """A request that is right in itself, and what its author should know about it."""
+
+    spec: JobSpec
+    warnings: tuple[Notice, ...]
+
+
 def parse(script: str, *, now: datetime) -> Parsed:
     """What the `#SBATCH` lines of the script say. Never raises, whatever the script is.
 
@@ -66,7 +74,7 @@ def parse(script: str, *, now: datetime) -> Parsed:
     )
 
 
-def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> JobSpec:
+def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> Built:
     """The job that a script and the fields of a form ask for. Raises `SpecErrors`.
 
     `overrides`: name, project, partition, nodes, gpus_per_node, gpu_model, tasks_per_node,
@@ -78,7 +86,7 @@ def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> JobS
     found = check(script, overrides, now)
     if found.spec is None:
         raise SpecErrors(found.errors)
-    return found.spec
+    return Built(found.spec, found.warnings)
 
 
 def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
@@ -101,6 +109,8 @@ def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
     resolved = Resolved(given)
     errors += found.errors + resolved.errors
     notices = found.notices + resolved.notices
+    if not script.startswith("#!"):
+        notices.append(Notice("script", "names no interpreter (#!...): /bin/bash runs it", 1))
     if "walltime_s" not in given:
         minutes = JobSpec.walltime_s // 60
         notices.append(Notice("walltime", f"not given: the job is stopped after {minutes} minutes"))

@@ -42,14 +42,14 @@ class Read:
 class Option:
     """One option. `read` gives the settings that its value stands for.
 
-    `no_effect` says why it changes nothing; a person is told.
+    `remark` is what a person should know about such a value, or nothing.
     """
 
     names: tuple[str, ...]
     read: Reader
     value: str = "required"
     """`required`, `none`, or `optional` (only as --name=VALUE)."""
-    no_effect: str = ""
+    remark: Callable[[str], str] = lambda text: ""
 
 
 def _one(name: str, read: Callable[[str], Any]) -> Reader:
@@ -116,7 +116,17 @@ def _ignored(text: str, now: datetime) -> Values:
 
 
 def _without_effect(*names: str, because: str, value: str = "required") -> Option:
-    return Option(names, _ignored, value, because)
+    return Option(names, _ignored, value, lambda text: f"has no effect: {because}")
+
+
+def _signal_remark(text: str) -> str:
+    """Slurm's B: spares the programs that the script has started."""
+    if "B" not in text.upper().rpartition(":")[0]:
+        return ""
+    return (
+        "the signal reaches every process of the task, not the script's shell alone (B:); "
+        "let the programs it starts handle or ignore it"
+    )
 
 
 _NO_MAIL = "Carrel sends no mail; the job's page shows what happens"
@@ -148,7 +158,7 @@ _ALL = (
     Option(("--output", "-o"), _one("stdout", checked(_pattern))),
     Option(("--error", "-e"), _one("stderr", checked(_pattern))),
     Option(("--chdir", "-D"), _one("workdir", checked(check_workdir))),
-    Option(("--signal",), _one("warning", formats.warning)),
+    Option(("--signal",), _one("warning", formats.warning), remark=_signal_remark),
     Option(("--hold", "-H"), lambda text, now: {"held": True}, "none"),
     Option(("--export",), _one("environment", formats.exports)),
     _without_effect("--qos", "-q", because="there are no QOS here; the partition's order decides"),
@@ -187,8 +197,8 @@ def _apply(found: Read, option: Option, written: str, value: str, line: int, now
     except ValueError as problem:
         found.errors.append(SpecError(written, str(problem), line))
         return
-    if option.no_effect:
-        found.notices.append(Notice(written, f"has no effect: {option.no_effect}", line))
+    if remark := option.remark(value):
+        found.notices.append(Notice(written, remark, line))
     for name, item in values.items():
         found.given[name] = Given(item, written, line)
 
