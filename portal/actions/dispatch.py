@@ -19,7 +19,7 @@ from jobs.nodes.transport import (
 )
 from portal import reach
 from portal.actions import nodes
-from portal.actions.launches import launch_of
+from portal.actions.launches import launches_of
 from portal.actions.settle import settle
 from portal.models import Allocation, Attempt, Job, Node
 
@@ -47,7 +47,7 @@ def _send_launches(node: Node, now: datetime) -> None:
     if not claimed:
         return
     try:
-        answers = reach.engine(node).launch([launch_of(part) for part in claimed])
+        answers = reach.engine(node).launch(launches_of(claimed, now=now))
     except NEVER_REACHED as error:
         nodes.missed(node=node, error=error, now=now)
         _withdraw([part for part in claimed if part.tries == 1], error, now)

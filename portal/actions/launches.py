@@ -1,14 +1,85 @@
-"""From an allocation to what its node needs to start the run."""
+"""From allocations to what their nodes need to start the runs."""
 
 from __future__ import annotations
 
-from portal.models import Allocation
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from jobs import environment
+from jobs.engines.contract import Launch
+from jobs.environment import NodePart
+from jobs.spec_json import from_dict
+from portal.models import Allocation, Job, Lease, Node
 
 
-def checkpoint_dir(part: Allocation) -> str:
+def launches_of(parts: Sequence[Allocation], *, now: datetime) -> list[Launch]:
+    """One launch per allocation, in a constant number of queries.
+
+    `parts` come with `node` and `attempt.job` (with script and owner) loaded.
+    """
+    gangs: dict[int, list[Allocation]] = defaultdict(list)
+    attempts = {part.attempt_id for part in parts}
+    for part in Allocation.objects.filter(attempt__in=attempts).select_related("node"):
+        gangs[part.attempt_id].append(part)
+    held: dict[int, list[str]] = defaultdict(list)
+    for allocation_id, uuid in (
+        Lease.objects.filter(allocation__attempt__in=attempts)
+        .order_by("gpu__index")
+        .values_list("allocation_id", "gpu__uuid")
+    ):
+        held[allocation_id].append(uuid)
+    return [_launch(part, gangs[part.attempt_id], held, now) for part in parts]
+
+
+def checkpoint_dir(job: Job, node: Node) -> str:
     """Where the job's checkpoints go: the same path in every attempt and on every node.
 
     The time of submission keeps two portals' jobs apart that use one account.
     """
+    return f"{node.checkpoint_root}/job-{job.pk}-{job.submitted_at:%Y%m%dT%H%M%S}"
+
+
+def _launch(
+    part: Allocation, gang: list[Allocation], held: dict[int, list[str]], now: datetime
+) -> Launch:
     job = part.attempt.job
-    return f"{part.node.checkpoint_root}/job-{job.pk}-{job.submitted_at:%Y%m%dT%H%M%S}"
+    spec = from_dict(job.spec | {"script": job.script.text})
+    attempt = environment.Attempt(
+        job_id=job.pk,
+        spec=spec,
+        nodes=tuple(NodePart(p.node.name, tuple(held[p.pk]), p.cpus) for p in gang),
+        account=part.node.login or job.owner.username,
+        master_addr=_address(gang[0].node),
+        master_port=part.attempt.master_port,
+        ends_by=now + timedelta(seconds=job.walltime_s),
+        checkpoint_dir=checkpoint_dir(job, part.node),
+        resume_from=job.resume_from or None,
+        restarts=part.attempt.number - 1,
+        array_id=job.array_id,
+        array_index=job.array_index,
+    )
+    out, err = (
+        environment.expand(pattern, attempt, part.rank) if pattern else None
+        for pattern in (spec.stdout, spec.stderr)
+    )
+    warning = spec.warning
+    return Launch(
+        key=part.key,
+        script=spec.script,
+        environment=environment.of_node(attempt, part.rank),
+        tasks=environment.of_tasks(attempt, part.rank),
+        workdir=spec.workdir,
+        walltime_s=job.walltime_s,
+        checkpoint_dir=attempt.checkpoint_dir,
+        stdout=out,
+        stderr=err,
+        warning_signal=warning.number if warning else 15,
+        warning_before_s=warning.before_s if warning else 0,
+        memory_mib=spec.resources.memory_mib,
+    )
+
+
+def _address(node: Node) -> str:
+    """Where other nodes reach this one: the address we use ourselves."""
+    return "127.0.0.1" if node.transport == Node.Transport.LOCAL else node.host

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
-from jobs.directives import SpecErrors, build_spec
 
+from jobs.directives import Notice, SpecErrors, build_spec
 from jobs.lifecycle import Reason, State
 from jobs.rules import SpecError
 from jobs.scheduler.fit import refuse
@@ -28,7 +28,7 @@ class Request:
     spec: JobSpec
     project: Project
     partition: Partition
-    warnings: tuple[str, ...]
+    warnings: tuple[Notice, ...]
 
 
 def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetime) -> Request:
@@ -43,7 +43,7 @@ def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetim
     errors += _unknown_dependencies(spec)
     if errors or project is None or partition is None:
         raise SpecErrors(errors)
-    return Request(spec, project, partition, tuple(str(warning) for warning in built.warnings))
+    return Request(spec, project, partition, built.warnings)
 
 
 def submit(
