@@ -8,6 +8,7 @@ temporary file's are not listed: such a file gets its real name when it is whole
 
 import os
 import re
+import stat
 
 from . import processes, state, writing
 from .spool import Run
@@ -55,7 +56,7 @@ class Entry:
             self._walk(path)
 
     def _add(self, found: os.stat_result) -> None:
-        if not os.path.stat.S_ISDIR(found.st_mode):  # type: ignore[attr-defined]
+        if not stat.S_ISDIR(found.st_mode):
             self.size += found.st_size
         self.modified_ns = max(self.modified_ns, found.st_mtime_ns)
         self.changed_ns = max(self.changed_ns, found.st_mtime_ns, found.st_ctime_ns)
@@ -168,7 +169,7 @@ def _whole_at_the_end(
 ) -> "list[str]":
     torn = set(end.get("torn", ()))
     ended_ns = int(end["ended_at"] * 1e9)
-    doubt_ns = None  # type: int | None
+    doubt_ns: "int | None" = None
     if not end.get("witnessed", True):
         # Nobody saw who wrote what when it died: the last thing written may be torn.
         doubt_ns = ended_ns - int(FILE_SETTLES_S * 1e9)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Remove the directory of each run that has ended."""
-    collected = []  # type: list[str]
-    kept = []  # type: list[str]
+    collected: "list[str]" = []
+    kept: "list[str]" = []
     for key in request["keys"]:
         run = spool.run(key)
         phase = state.look(run).phase if os.path.isdir(spool.runs) else "absent"

@@ -20,7 +20,7 @@ class Ending:
         self.cause = cause
         self.message = message
         self.kill_at = _NEVER
-        self._sent = set()  # type: set[int]
+        self._sent: "set[int]" = set()
 
     def hears(self, number: int, kill_at: float) -> bool:
         """Note a demand; whether the signal is to be sent. A repeated demand never gives more

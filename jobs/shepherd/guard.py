@@ -4,12 +4,16 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     pass
 
 try:
     import ctypes
 
-    _prctl = ctypes.CDLL(None).prctl  # type: Optional[Callable[..., int]]
+    _prctl: "Callable[..., int] | None" = ctypes.CDLL(None).prctl
 except (ImportError, OSError, AttributeError):
     # Some stripped-down Pythons lack ctypes. The marks in the tasks' environment then have to
     # do: slower, and blind to processes that drop their environment.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ANSWER_WITHIN_S = 10.0
-_DEFAULTS = {
+_DEFAULTS: "dict[str, Any]" = {
     "environment": {},
     "tasks": [{}],
     "workdir": "",
@@ -30,7 +30,7 @@ _DEFAULTS = {
     "grace_s": 30,
     "memory_mib": None,
     "log_cap_bytes": 64 * 1024 * 1024,
-}  # type: dict[str, Any]
+}
 
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -40,7 +40,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     hear, tell = os.pipe()
     launches = request["launches"]
-    claimed = {}  # type: dict[int, Run]
+    claimed: "dict[int, Run]" = {}
     answers = []
     if hasattr(gc, "freeze"):
         gc.freeze()  # Memory that the guards never touch stays shared with all of them.

@@ -21,10 +21,10 @@ def _compiled() -> "dict[str, object]":
             return found
     except (OSError, ValueError, EOFError, TypeError):
         pass
-    codes = {
+    codes: "dict[str, object]" = {
         name: compile(text, "shepherd/%s.py" % name, "exec", 0, True)
         for name, text in MODULES.items()
-    }  # type: dict[str, object]
+    }
     mine = "%s.%d" % (cache, os.getpid())
     try:
         fd = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -71,12 +71,12 @@ class Minder:
         self.wake = wake
         self.adopts = adopts
         self.log = output.Log(run.log, spec["log_cap_bytes"])
-        self.copies = []  # type: list[output.Copy]
-        self.streams = []  # type: list[output.Stream]
-        self.groups = []  # type: list[int]
-        self.living = set()  # type: set[int]
-        self.ended = []  # type: list[tuple[int, int]]
-        self.ending = None  # type: Ending | None
+        self.copies: "list[output.Copy]" = []
+        self.streams: "list[output.Stream]" = []
+        self.groups: "list[int]" = []
+        self.living: "set[int]" = set()
+        self.ended: "list[tuple[int, int]]" = []
+        self.ending: "Ending | None" = None
         self.witness = Witness(None)
         self.notifier = watch.Notifier(run.spool, run.key)
         self.poll = select.poll()
@@ -137,7 +137,7 @@ class Minder:
             names = names[:1]
         ends = []
         for name, what in zip(names, ("the output file", "the error file")):
-            sinks = [self.log]  # type: list[Any]
+            sinks: "list[Any]" = [self.log]
             if name is not None:
                 sinks.append(tasks.open_copy(name, what))
                 self.copies.append(sinks[1])

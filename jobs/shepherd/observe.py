@@ -20,11 +20,11 @@ WHOLE_LOG_BYTES = 64 * 1024
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Look at everything that is asked for."""
-    problems = []  # type: list[str]
+    problems: "list[str]" = []
     cards = gpus.Question() if request.get("gpus") else None
     runs = []
-    found = []  # type: list[dict[str, Any]]
-    minders = {}  # type: dict[int, str]
+    found: "list[dict[str, Any]]" = []
+    minders: "dict[int, str]" = {}
     for key in request["keys"]:
         run = spool.run(key)
         seen = _look(run)

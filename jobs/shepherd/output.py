@@ -32,7 +32,7 @@ class Log:
         self.problem = ""
         self._at_line_start = True
         self._left_out = 0
-        self._tail = collections.deque()  # type: collections.deque[bytes]
+        self._tail: "collections.deque[bytes]" = collections.deque()
         self._tail_bytes = 0
 
     def write(self, data: bytes) -> None:

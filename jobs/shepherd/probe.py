@@ -28,9 +28,9 @@ _MIG_LINE = re.compile(r"^\s+MIG (.+?)\s+Device\s+\d+:\s+\(UUID: (MIG-[^)]+)\)")
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Look at the machine once, thoroughly."""
-    problems = []  # type: list[str]
+    problems: "list[str]" = []
     system = os.uname()
-    answer = {
+    answer: "dict[str, Any]" = {
         "hostname": system.nodename,
         "python": "%d.%d.%d" % sys.version_info[:3],
         "cpus": len(os.sched_getaffinity(0)),
@@ -44,7 +44,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
         "topology": None,
         "gpus": [],
         "problems": problems,
-    }  # type: dict[str, Any]
+    }
     path = programs.find("nvidia-smi")
     if path is None:
         problems.append("no nvidia-smi on the PATH: a node without NVIDIA GPUs")
@@ -101,7 +101,7 @@ def _ask_cards(path: str, answer: "dict[str, Any]", problems: "list[str]") -> No
 
 def mig_instances(text: str) -> "dict[str, list[dict[str, str]]]":
     """From `nvidia-smi -L`: the MIG instances of each GPU by its UUID."""
-    found = {}  # type: dict[str, list[dict[str, str]]]
+    found: "dict[str, list[dict[str, str]]]" = {}
     uuid = ""
     for line in text.splitlines():
         card = _GPU_LINE.match(line)

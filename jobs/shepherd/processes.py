@@ -84,7 +84,7 @@ def table() -> "dict[int, Stat]":
 
 def below(root: int, among: "dict[int, Stat]") -> "list[int]":
     """All descendants of a process, by a table."""
-    children = {}  # type: dict[int, list[int]]
+    children: "dict[int, list[int]]" = {}
     for entry in among.values():
         children.setdefault(entry.ppid, []).append(entry.pid)
     found = []
@@ -100,7 +100,7 @@ def descendants(root: int) -> "list[int]":
     """All descendants of a process, without reading every other process where it can."""
     if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
         return below(root, table())
-    found = []  # type: list[int]
+    found: "list[int]" = []
     waiting = [root]
     while waiting:
         parent = waiting.pop()
@@ -137,8 +137,8 @@ def send_group(group: int, number: int) -> bool:
 
 def freeze(root: int) -> "list[int]":
     """Stop all descendants until no new one appears, so that nobody runs away by forking."""
-    seen = []  # type: list[int]
-    known = set()  # type: set[int]
+    seen: "list[int]" = []
+    known: "set[int]" = set()
     for _ in range(100):
         new = [pid for pid in descendants(root) if pid not in known]
         if not new:

@@ -52,7 +52,7 @@ class Program:
         name = os.path.basename(self.argv[0])
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        chunks = []  # type: list[bytes]
+        chunks: "list[bytes]" = []
         size = 0
         while True:
             left = self._deadline - time.monotonic()

@@ -174,14 +174,14 @@ class Run:
     ) -> "dict[str, Any]":
         """Write `exit.json` and give what it holds. A full disk is waited for if the writer
         alone knows how it ended; else all who come later reach the same conclusion."""
-        end = {
+        end: "dict[str, Any]" = {
             "cause": cause,
             "message": message,
             "exit_code": None,
             "signal": None,
             "ended_at": time.time(),
             "log_bytes": self.log_bytes(),
-        }  # type: dict[str, Any]
+        }
         end.update(more)
         deadline = time.monotonic() + patience_s
         while True:

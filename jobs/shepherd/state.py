@@ -30,9 +30,9 @@ class Look:
     def __init__(self, phase: str, message: str = "") -> None:
         self.phase = phase
         self.message = message
-        self.end = None  # type: dict[str, Any] | None
-        self.started = None  # type: dict[str, Any] | None
-        self.minder = None  # type: int | None
+        self.end: "dict[str, Any] | None" = None
+        self.started: "dict[str, Any] | None" = None
+        self.minder: "int | None" = None
 
     @property
     def started_at(self) -> "float | None":

@@ -63,7 +63,7 @@ class Notifier:
     def __init__(self, spool: Spool, key: str) -> None:
         self.spool = spool
         self.key = key
-        self.due = None  # type: float | None
+        self.due: "float | None" = None
         self._told_at = float("-inf")
 
     def changed(self, now: float) -> None:

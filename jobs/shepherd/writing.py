@@ -46,9 +46,9 @@ class Witness:
     def __init__(self, directory: "str | None") -> None:
         self.directory = directory
         self.active = False
-        self._open = set()  # type: set[tuple[int, str]]
-        self._left_by_themselves = set()  # type: set[int]
-        self._torn = set()  # type: set[str]
+        self._open: "set[tuple[int, str]]" = set()
+        self._left_by_themselves: "set[int]" = set()
+        self._torn: "set[str]" = set()
 
     def reaped(self, pid: int, status: int) -> None:
         """A child was taken in."""
