@@ -1,6 +1,6 @@
 // The script editor: CodeMirror with shell colours, #SBATCH lines set apart, and marks at lines.
 // `window.CarrelEditor(options)` puts one before `options.textarea` and returns
-// { setText(text), setMarks([{line, severity, message}]), focus() }.
+// { setText(text), setMarks([{line, severity, message}]), focus(), toLine(number) }.
 import {
   Decoration, EditorView, MatchDecorator, ViewPlugin, drawSelection, highlightActiveLine,
   highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers,
@@ -85,5 +85,10 @@ window.CarrelEditor = function ({ textarea, nonce, label, describedBy, onChange 
       view.dispatch(setDiagnostics(view.state, found));
     },
     focus() { view.focus(); },
+    toLine(number) {
+      const line = view.state.doc.line(Math.min(Math.max(number, 1), view.state.doc.lines));
+      view.dispatch({ selection: { anchor: line.from }, scrollIntoView: true });
+      view.focus();
+    },
   };
 };

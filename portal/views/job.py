@@ -18,6 +18,9 @@ from portal.models import Job
 from portal.queries import job as query
 from portal.queries import queue, rights
 
+MOST_WATCHED = 50
+"""Nodes of a gang whose samples make its open page look again."""
+
 
 @require_safe
 def job_page(request: HttpRequest, pk: int) -> HttpResponse:
@@ -25,7 +28,10 @@ def job_page(request: HttpRequest, pk: int) -> HttpResponse:
     found = _job(pk)
     match request.GET.get("part"):
         case "now":
-            return render(request, "job/job.html#now", _now(found))
+            watched = [
+                int(pk) for pk in request.GET.get("watched", "").split(",") if pk.isdecimal()
+            ]
+            return render(request, "job/job.html#now", _now(found, watched[:MOST_WATCHED]))
         case "record":
             return render(request, "job/job.html#record", _record(found))
     context = _now(found) | _record(found) | {"script": found.script.text}
@@ -40,17 +46,24 @@ def _job(pk: int) -> Job:
     return found
 
 
-def _now(job: Job) -> dict[str, Any]:
-    """How it stands: the state line, why it waits, its allocation."""
+def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
+    """How it stands: the state line, why it waits, its allocation.
+
+    `watched` are the nodes whose topics the open page listens to; None: it is being opened. A job
+    that starts while its page is open runs on nodes the page could not know of: it asks again
+    by the clock instead.
+    """
     attempts = query.attempts(job)
     latest = attempts[0] if attempts else None
     parts = list(latest.allocations.all()) if latest else []
+    nodes = [part.node_id for part in parts][:MOST_WATCHED]
     return {
         "job": job,
         "attempts": attempts,
         "latest": latest,
         "allocations": parts,
-        "nodes": [part.node for part in parts],
+        "watched": nodes if watched is None else watched,
+        "unwatched": watched is not None and not set(nodes) <= set(watched),
         "practice": any(part.node.simulated for part in parts),
         "position": queue.positions([job] if job.waiting else []).get(job.pk),
         "awaited": query.awaited(job) if job.waiting else [],

@@ -1,1 +1,204 @@
-urlpatterns = []
+"""A new job: the form, the live check of what was typed, and a relaunch with the same settings."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from jobs.directives import SpecErrors, check, parse
+from jobs.rules import SpecError
+from portal.actions import submit
+from portal.forms import spec_text
+from portal.forms.submit import MORE, OVERRIDES, PLAIN, SubmitForm
+from portal.models import Checkpoint, Job
+from portal.queries import job as query
+from portal.queries import rights, room
+
+FIRST_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=hello
+#SBATCH --gres=gpu:1
+#SBATCH --time=0:10:00
+
+nvidia-smi
+echo "Hello from $(hostname), job $CARREL_JOB_ID"
+"""
+_SETTINGS = {
+    "name": ("name",),
+    "project": ("project",),
+    "partition": ("partition",),
+    "nodes": ("nodes",),
+    "gpus_per_node": ("gpus_per_node",),
+    "gpu_model": ("gpu_model",),
+    "tasks_per_node": ("tasks_per_node",),
+    "cpus_per_task": ("cpus_per_task",),
+    "memory": ("memory_mib",),
+    "walltime": ("walltime_s",),
+    "workdir": ("workdir",),
+    "environment": ("environment",),
+    "array": ("array",),
+    "dependency": ("dependencies",),
+    "begin": ("begin_at",),
+    "held": ("held",),
+}
+"""A field of the form -> what a script's directives set in its place."""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def submit_page(request: HttpRequest) -> HttpResponse:
+    """The empty form; or take a job in."""
+    if request.method != "POST":
+        initial = {"script": FIRST_SCRIPT}
+        return _page(request, SubmitForm(initial=initial, user=request.user))
+    return _take(request, SubmitForm(request.POST, request.FILES, user=request.user), None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def relaunch(request: HttpRequest, pk: int) -> HttpResponse:
+    """The form filled with a job's settings; with `?checkpoint=` it goes on from that one."""
+    old = query.find(pk)
+    if old is None:
+        raise Http404(f"There is no job {pk}.")
+    if not rights.may_act_on_job(request.user, old):
+        raise PermissionDenied(
+            f"Job {old.label} belongs to {old.owner}; only they and administrators relaunch it."
+        )
+    saved = query.complete_checkpoints(old)
+    if request.method == "POST":
+        form = SubmitForm(request.POST, request.FILES, user=request.user, checkpoints=saved)
+        return _take(request, form, old, saved)
+    initial = _settings_of(old, timezone.now())
+    wanted = request.GET.get("checkpoint", "")
+    initial["checkpoint"] = wanted if any(str(row.pk) == wanted for row in saved) else ""
+    form = SubmitForm(initial=initial, user=request.user, checkpoints=saved)
+    return _page(request, form, old, saved)
+
+
+def _settings_of(old: Job, now: datetime) -> dict[str, Any]:
+    """Its script, and in the form only what the script does not say itself."""
+    script = old.script.text
+    values = spec_text.form_values(spec_text.stored(old.spec))
+    values |= {"project": old.project.name, "partition": old.partition.name}
+    alone = check(script, {}, now).spec
+    said = spec_text.form_values(alone) if alone else {}
+    differs = {name: value for name, value in values.items() if said.get(name, "") != value}
+    return differs | {"script": script}
+
+
+def _take(
+    request: HttpRequest, form: SubmitForm, old: Job | None, saved: list[Checkpoint] | None = None
+) -> HttpResponse:
+    if not form.is_valid():
+        return _page(request, form, old, saved, status=422)
+    now = timezone.now()
+    chosen = form.cleaned_data["checkpoint"]
+    start = next((row.path for row in saved or () if str(row.pk) == chosen), "")
+    try:
+        asked = submit.read(
+            owner=request.user,
+            script=form.cleaned_data["script"],
+            overrides=form.overrides,
+            now=now,
+        )
+        job = submit.submit(
+            owner=request.user,
+            spec=asked.spec,
+            project=asked.project,
+            partition=asked.partition,
+            key=form.key,
+            now=now,
+            relaunch_of=old,
+            resume_from=start,
+        )
+    except SpecErrors as refused:
+        form.refuse(refused.errors)
+        return _page(request, form, old, saved, status=422)
+    many = asked.spec.array and len(asked.spec.array.indices)
+    what = f"Array {job.array_id} of {many:,} jobs" if many else f"Job {job.label}"
+    messages.success(request, f"{what} was submitted.")
+    return redirect("job", pk=job.pk)
+
+
+@require_POST
+def check_page(request: HttpRequest) -> HttpResponse:
+    """What is wrong with the form as typed, and what it would ask for: a part of the page."""
+    form = SubmitForm(request.POST, user=request.user)
+    form.is_valid()
+    return render(request, "submit/check.html", _judge(request, form))
+
+
+def _judge(request: HttpRequest, form: SubmitForm) -> dict[str, Any]:
+    now = timezone.now()
+    script = form.cleaned_data.get("script", "")
+    overrides = form.overrides
+    errors = [SpecError(name, str(text)) for name, found in form.errors.items() for text in found]
+    looked = check(script, overrides, now)
+    context: dict[str, Any] = {
+        "warnings": looked.warnings,
+        "overruled": _overruled(script, overrides, now),
+    }
+    try:
+        if errors:
+            raise SpecErrors(tuple(errors))
+        asked = submit.read(owner=request.user, script=script, overrides=overrides, now=now)
+    except SpecErrors as refused:
+        errors = list(refused.errors)
+    else:
+        resources = asked.spec.resources
+        context |= {
+            "asked": asked,
+            "asks_for": spec_text.asks_for(resources),
+            "outlook": room.outlook(resources=resources, partition=asked.partition.name),
+        }
+    lines = [(error, "error") for error in errors] + [(note, "warning") for note in looked.warnings]
+    marks = [
+        {"line": item.line, "severity": severity, "message": f"{item.field}: {item.message}"}
+        for item, severity in lines
+        if item.line is not None
+    ]
+    return context | {"errors": errors, "marks": marks, "form": form}
+
+
+def _overruled(script: str, overrides: dict[str, str], now: datetime) -> list[str]:
+    """The fields of the form that win over a line of the script."""
+    said = parse(script, now=now).settings
+    return [
+        name
+        for name in OVERRIDES
+        if name in overrides and any(setting in said for setting in _SETTINGS.get(name, ()))
+    ]
+
+
+def _page(
+    request: HttpRequest,
+    form: SubmitForm,
+    old: Job | None = None,
+    saved: list[Checkpoint] | None = None,
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "plain": [form[name] for name in PLAIN],
+        "more": [form[name] for name in MORE],
+        "more_used": any(form[name].value() or form[name].errors for name in MORE),
+        "old": old,
+        "checkpoints": saved,
+        "gpu_models": room.gpu_models(),
+    }
+    return render(request, "submit/submit.html", context, status=status)
+
+
+urlpatterns = [
+    path("jobs/new/", submit_page, name="submit"),
+    path("jobs/check/", check_page, name="check-job"),
+    path("jobs/<int:pk>/relaunch/", relaunch, name="relaunch"),
+]

@@ -1,0 +1,103 @@
+"""A specification's values as people write them: for the form's fields and for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.scheduler.fit import count, memory
+from jobs.spec import Array, Dependency, JobSpec, Resources
+from jobs.spec_json import from_dict
+
+
+def stored(spec: Mapping[str, Any]) -> JobSpec:
+    """What a job's row keeps, which is all but the script."""
+    return from_dict({**spec, "script": "#!/bin/sh\n"})
+
+
+def asks_for(resources: Resources) -> str:
+    """`2 nodes with 4 A100 GPUs, 8 CPUs, 64 GiB each`."""
+    model = f"{resources.gpu_model} " if resources.gpu_model else ""
+    parts = [count(resources.gpus_per_node, f"{model}GPU")] if resources.gpus_per_node else []
+    parts.append(count(resources.cpus, "CPU"))
+    if resources.memory_mib is not None:
+        parts.append(memory(resources.memory_mib))
+    whole = " alone" if resources.exclusive else ""
+    each = " each" if resources.nodes > 1 else ""
+    return f"{count(resources.nodes, 'node')}{whole} with {', '.join(parts)}{each}"
+
+
+def clock(seconds: int) -> str:
+    """A walltime as Slurm writes it: `4:00:00`, `2-12:00:00`."""
+    days, rest = divmod(seconds, 86_400)
+    hours, minutes, left = rest // 3600, rest % 3600 // 60, rest % 60
+    return (
+        f"{days}-{hours:02}:{minutes:02}:{left:02}" if days else f"{hours}:{minutes:02}:{left:02}"
+    )
+
+
+def indices(array: Array) -> str:
+    """`0-9,12,20-30%4`."""
+    runs: list[list[int]] = []
+    for index in array.indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], index]
+        else:
+            runs.append([index])
+    text = ",".join("-".join(map(str, run)) for run in runs)
+    return text if array.limit is None else f"{text}%{array.limit}"
+
+
+def waits(dependencies: tuple[Dependency, ...]) -> str:
+    """`afterok:17,singleton`."""
+    return ",".join(
+        wait.kind.value if wait.job_id is None else f"{wait.kind.value}:{wait.job_id}"
+        for wait in dependencies
+    )
+
+
+def variables(environment: tuple[tuple[str, str], ...]) -> str:
+    """One NAME=VALUE a line."""
+    return "\n".join(f"{name}={value}" for name, value in environment)
+
+
+def form_values(spec: JobSpec) -> dict[str, str | bool]:
+    """The submit form filled with a specification, less its script."""
+    asked = spec.resources
+    return {
+        "name": spec.name,
+        "project": spec.project or "",
+        "partition": spec.partition or "",
+        "nodes": str(asked.nodes),
+        "gpus_per_node": str(asked.gpus_per_node),
+        "gpu_model": asked.gpu_model or "",
+        "tasks_per_node": str(asked.tasks_per_node),
+        "cpus_per_task": str(asked.cpus_per_task),
+        "memory": "" if asked.memory_mib is None else f"{asked.memory_mib}M",
+        "walltime": clock(spec.walltime_s),
+        "workdir": spec.workdir,
+        "environment": variables(spec.environment),
+        "array": indices(spec.array) if spec.array else "",
+    }
+
+
+def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """(name, text) of what was set beyond the usual, for reading."""
+    asked = spec.resources
+    warning = spec.warning and f"signal {spec.warning.number}, {spec.warning.before_s} s before"
+    shown: dict[str, str | None] = {
+        "Tasks per node": str(asked.tasks_per_node) if asked.tasks_per_node > 1 else None,
+        "Features": " and ".join(asked.features),
+        "Only on": ", ".join(asked.only_nodes),
+        "Not on": ", ".join(asked.not_nodes),
+        "Directory": spec.workdir or "the account's home",
+        "Environment": variables(spec.environment),
+        "Array": indices(spec.array) if spec.array else None,
+        "Depends on": waits(spec.dependencies),
+        "Begins at": spec.begin_at and f"{spec.begin_at:%F %H:%M} {spec.begin_at.tzname()}",
+        "Deadline": spec.deadline_at and f"{spec.deadline_at:%F %H:%M} {spec.deadline_at.tzname()}",
+        "Output to": spec.stdout,
+        "Errors to": spec.stderr,
+        "Warning": warning,
+    }
+    yield from ((name, text) for name, text in shown.items() if text)

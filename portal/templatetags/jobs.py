@@ -1,0 +1,182 @@
+"""Template filters for the rooms that show jobs: `{% load jobs %}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django import forms, template
+from django.utils import timezone
+
+from jobs.lifecycle import Reason
+from jobs.scheduler.fit import count
+from jobs.spec import Resources
+from portal.forms import spec_text
+from portal.models import Allocation, Event, Job
+from portal.queries.queue import Filter
+from portal.queries.room import Outlook
+
+register = template.Library()
+
+_WAITING = {
+    Reason.NONE: "Waits for the next scheduling pass.",
+    Reason.RESOURCES: "Waits for enough free GPUs, CPUs or memory.",
+    Reason.PRIORITY: "Others are ahead of it.",
+    Reason.BEGIN_TIME: "Its begin time has not come.",
+    Reason.DEPENDENCY: "Waits for another job.",
+    Reason.DEPENDENCY_NEVER: "The job it waits for did not end as asked; it will never start.",
+    Reason.ARRAY_LIMIT: "As many of its array run as were allowed at once.",
+    Reason.HELD_USER: "Held; it will not start until released.",
+    Reason.HELD_LAUNCH: "Held, since it could not be started.",
+    Reason.NODE_DOWN: "The nodes it could use are down or drained.",
+    Reason.PARTITION_DOWN: "No node of its partition takes jobs.",
+    Reason.BAD_CONSTRAINTS: "No node can hold it any more.",
+    Reason.CLEANING: "Its last attempt is being cleared away.",
+}
+_ADVICE = {
+    Reason.NON_ZERO_EXIT: "The end of the log usually says why.",
+    Reason.SIGNALED: "The end of the log may say why; a SIGKILL is often the memory's end.",
+    Reason.TIME_LIMIT: "Relaunch it with a longer walltime, from its last complete checkpoint.",
+    Reason.OUT_OF_MEMORY: "Relaunch it with more memory, or let it need less.",
+    Reason.NODE_RESTARTED: "Relaunch it; its complete checkpoints are still there.",
+    Reason.RUN_LOST: "Relaunch it; its complete checkpoints are still there.",
+    Reason.LAUNCH_FAILURE: "Correct what it names, then relaunch the job.",
+    Reason.DEADLINE: "Relaunch it with a later deadline or a shorter walltime.",
+    Reason.DEPENDENCY_NEVER: "Cancel it, or relaunch it without the dependency.",
+    Reason.HELD_LAUNCH: "Look at the node and the working directory, then release it.",
+    Reason.BAD_CONSTRAINTS: "Cancel it and ask for less, or have a node added.",
+}
+_EVENTS = {
+    "submitted": "Submitted",
+    "cancel": "Its end was asked for",
+    "held": "Held",
+    "released": "Released",
+}
+
+
+@register.filter
+def why_waiting(job: Job) -> str:
+    """The reason as a sentence, the scheduler's own if it gave one."""
+    return job.detail or _WAITING.get(_reason(job), job.reason)
+
+
+@register.filter
+def advice(job: Job) -> str:
+    """What would help a job that ended badly or can not start; empty where nothing would."""
+    return _ADVICE.get(_reason(job), "")
+
+
+def _reason(job: Job) -> Reason:
+    return Reason(job.reason) if job.reason in set(Reason) else Reason.NONE
+
+
+@register.filter
+def ordinal_place(place: int, of: int) -> str:
+    """`next of 12`, `3rd of 12`."""
+    if place == 1:
+        return f"next of {of:,}" if of > 1 else "next"
+    ending = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place:,}{ending} of {of:,}"
+
+
+@register.filter
+def last_allocations(job: Job) -> list[Allocation]:
+    """Its parts in the last attempt, from what was fetched with the row."""
+    latest = next(iter(job.attempts.all()), None)
+    return list(latest.allocations.all()) if latest else []
+
+
+@register.filter
+def url_with(filter_: Filter, changes: str) -> str:
+    """A link to the same filter with changes: `{{ filter|url_with:'state=all&mine=' }}`."""
+    wanted: dict[str, str | bool] = dict(parse_qsl(changes, keep_blank_values=True))
+    if "mine" in wanted:
+        wanted["mine"] = wanted["mine"] == "1"
+    return filter_.url(**wanted)
+
+
+@register.filter
+def event_words(event: Event) -> str:
+    """What an event is called."""
+    return _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
+
+
+@register.filter
+def line_numbers(text: str) -> str:
+    """`1` to the number of the text's lines, one a line: the gutter beside it."""
+    return "\n".join(map(str, range(1, text.rstrip("\n").count("\n") + 2)))
+
+
+@register.filter
+def asks_for(spec: Mapping[str, Any]) -> str:
+    """What a job's stored specification asks of each node."""
+    return spec_text.asks_for(spec_text.stored(spec).resources)
+
+
+@register.filter
+def settings_shown(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a job was told beyond the usual, as (name, text)."""
+    return list(spec_text.settings_shown(spec_text.stored(spec)))
+
+
+@register.filter
+def seconds_used(job: Job) -> int:
+    """Of its walltime, so far; never more than that."""
+    if job.started_at is None:
+        return 0
+    used = ((job.ended_at or timezone.now()) - job.started_at).total_seconds()
+    return max(0, min(int(used), job.walltime_s))
+
+
+@register.filter
+def seconds_left(job: Job) -> int:
+    """Of its walltime."""
+    return job.walltime_s - seconds_used(job)
+
+
+@register.filter
+def state_class(name: str) -> str:
+    """`state-out-of-memory`: sets a state's colours."""
+    return f"state-{name.lower().replace('_', '-')}"
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """JSON for a data attribute; the template escapes it."""
+    return json.dumps(value)
+
+
+@register.simple_tag
+def field_label(form: forms.BaseForm, name: str) -> str:
+    """What the form calls this field; empty for what is none of its fields."""
+    field = form.fields.get(name)
+    return str(field.label or name) if field else ""
+
+
+@register.filter
+def walltime_words(seconds: int) -> str:
+    """`4 h`, `2 d 12 h`, `90 s`: exact."""
+    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+    parts = []
+    for name, length in units:
+        number, seconds = divmod(seconds, length)
+        if number:
+            parts.append(f"{number} {name}")
+    return " ".join(parts) or "0 s"
+
+
+@register.filter
+def outlook_words(found: Outlook, asked: Resources) -> str:
+    """`Fits on 3 nodes, on 2 of them right now; 7 of their 12 GPUs are free.`"""
+    where = f"Fits on {count(found.could, 'node')}"
+    down = f" ({found.down} of them down or drained)" if found.down else ""
+    if found.now >= asked.nodes:
+        now = ", with room right now"
+    elif found.now:
+        now = f"; only {found.now} of {asked.nodes} has room right now: it will wait"
+    else:
+        now = "; none has room right now: it will wait"
+    gpus = f"; {found.free_gpus} of {found.gpus} such GPUs are free" if asked.gpus_per_node else ""
+    return f"{where}{down}{now}{gpus}."
