@@ -1,7 +1,8 @@
 """`python -m jobs.practice DIR`: run the practice lab until SIGINT or SIGTERM.
 
 A clean stop switches its machines off: all of their processes end and their boot ids change. A
-crash, or kill -9, does not: the next start finds the machines as they are.
+crash, or kill -9, does not: the next start finds the machines as they are. It also stops, with
+exit code 0, once the lab was removed in the portal.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from jobs.practice import machines, processes
 from jobs.practice.machines import Machine
 from jobs.practice.server import Listener
+
+_LOOK_EVERY_S = 1
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +45,8 @@ def _run(directory: Path, lab: list[Machine], stop: threading.Event) -> int:
     listeners = [_listen(directory, machine) for machine in lab]
     places = ", ".join(f"{one.machine.name} on port {one.machine.port}" for one in listeners)
     print(f"simulated GPUs over real SSH on {machines.HOST}: {places}", flush=True)
-    stop.wait()
+    while not (stop.wait(_LOOK_EVERY_S) or machines.is_removed(directory)):
+        pass
     for listener in listeners:
         listener.close()
     left = [one for one in listeners if not _switch_off(one.machine)]

