@@ -1,0 +1,10 @@
+# Stands in for the official redis image on a machine that reaches no registry of images.
+FROM carrel-local/debian
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends redis-server \
+    && rm -rf /var/lib/apt/lists/* \
+    && install -d -o redis -g redis /data
+USER redis
+WORKDIR /data
+VOLUME /data
+CMD ["redis-server"]
