@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +72,9 @@ class LocalTransport:
         finally:
             _end(process)
 
-    def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
+    def follow(
+        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+    ) -> Iterator[bytes]:
         """As in `Transport`."""
         _check(argv)
         with tempfile.TemporaryFile() as stderr:
@@ -80,6 +83,7 @@ class LocalTransport:
             except OSError as error:
                 raise CommandFailed(_not_started(argv, error).stderr.decode()) from error
             try:
+                threading.Thread(target=_feed_all, args=(process, stdin), daemon=True).start()
                 yield from _lines(process, silence_s, argv[0])
                 if process.wait(silence_s):
                     stderr.seek(0)
@@ -99,6 +103,9 @@ class LocalTransport:
             _write(target, data, mode)
         except OSError as error:
             raise CommandFailed(f"{PLACE}: {path} could not be written: {error}") from error
+
+    def retry_now(self) -> None:
+        """Nothing is held back."""
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -175,6 +182,14 @@ def _feed(process: subprocess.Popen[bytes], data: memoryview) -> int:
         return 0
     except BrokenPipeError:
         return 1 << 62  # it did not want it all
+
+
+def _feed_all(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin
+    # It may end, or be ended, before it wants it all; its output tells.
+    with contextlib.suppress(OSError, ValueError):
+        process.stdin.write(data)
+        process.stdin.flush()
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:

@@ -82,12 +82,14 @@ class MemoryTransport:
             raise CommandFailed(f"{PLACE} sent over {MAX_OUTPUT_BYTES} bytes of output")
         return done
 
-    def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
+    def follow(
+        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+    ) -> Iterator[bytes]:
         """As in `Transport`; a program of `programs` is followed from its whole output."""
-        call = self._call(argv, b"")
+        call = self._call(argv, stdin)
         try:
-            source = self.sources.get(argv[0])
-            yield from _lines(source(call) if source else self._output(argv), silence_s, argv[0])
+            source = self.sources.get(argv[0], self._output)
+            yield from _lines(source(call), silence_s, argv[0])
         finally:
             call.ended.set()
 
@@ -99,6 +101,9 @@ class MemoryTransport:
             if any(other.startswith(path + "/") for other in self.files):
                 raise CommandFailed(f"{PLACE}: {path} could not be written: is a directory")
             self.files[path] = (bytes(data), mode)
+
+    def retry_now(self) -> None:
+        """Nothing is held back."""
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -118,12 +123,12 @@ class MemoryTransport:
         if self._failure is not None:
             raise type(self._failure)(self._failure.message)
 
-    def _output(self, argv: Sequence[str]) -> Iterator[bytes]:
-        done = self.run(argv)
+    def _output(self, call: Call) -> Iterator[bytes]:
+        done = self.run(call.argv, stdin=call.stdin)
         yield done.stdout
         if done.exit_code:
             said = first_lines(done.stderr)
-            raise CommandFailed(f"{PLACE}: {argv[0]} ended with {done.exit_code}: {said}")
+            raise CommandFailed(f"{PLACE}: {call.argv[0]} ended with {done.exit_code}: {said}")
 
 
 def _perform(program: Program, call: Call, outcome: list[Completed | BaseException]) -> None:

@@ -101,7 +101,9 @@ class Transport(Protocol):
         Raises ValueError for a NUL byte.
         """
 
-    def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
+    def follow(
+        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+    ) -> Iterator[bytes]:
         """Yield a program's output lines as they come, without their newlines.
 
         `DeadlineExceeded` after a silence, `CommandFailed` when it ends with another code than 0
@@ -114,6 +116,9 @@ class Transport(Protocol):
 
         `path` is absolute. Raises `CommandFailed` when the node can't write it.
         """
+
+    def retry_now(self) -> None:
+        """Let the next call try at once, whatever failed before: a person asked for it."""
 
     def close(self) -> None:
         """Let go of the connection. A later call opens a new one."""

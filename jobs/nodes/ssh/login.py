@@ -71,11 +71,13 @@ class SshTransport:
         with self._pool.session(timeout_s) as channel:
             return Program(channel, self.address.place).complete(command, stdin, timeout_s)
 
-    def follow(self, argv: Sequence[str], *, silence_s: float = 30) -> Iterator[bytes]:
+    def follow(
+        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+    ) -> Iterator[bytes]:
         """As in `Transport`."""
         command = command_line(argv)
         with self._pool.session(silence_s) as channel:
-            yield from Program(channel, self.address.place).lines(command, silence_s)
+            yield from Program(channel, self.address.place).lines(command, stdin, silence_s)
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
         """As in `Transport`; `path` is absolute."""
@@ -88,7 +90,7 @@ class SshTransport:
             )
 
     def retry_now(self) -> None:
-        """Let the next call connect at once, whatever failed before: a person asked for it."""
+        """As in `Transport`: ends the back-off."""
         self._pool.retry_now()
 
     def close(self) -> None:

@@ -104,9 +104,11 @@ class Program:
             self._terminate()
             raise
 
-    def lines(self, command: bytes, silence_s: float) -> Iterator[bytes]:
+    def lines(self, command: bytes, stdin: bytes, silence_s: float) -> Iterator[bytes]:
         """Its output line by line, without the newlines; closing ends the program."""
-        self._start(command, Deadline(silence_s))
+        deadline = Deadline(silence_s)
+        self._start(command, deadline)
+        self._send(stdin, deadline)
         stdout, stderr = bytearray(), bytearray()
         over = False
         try:

@@ -161,6 +161,12 @@ def test_follow_to_the_end(transport: Transport) -> None:
     assert lines == [b"line %d" % n for n in range(5)]
 
 
+def test_follow_with_input(transport: Transport) -> None:
+    data = b"".join(b"%d\n" % n for n in range(200_000))
+    lines = transport.follow(python(programs.ECHO), stdin=b"%d\n" % len(data) + data)
+    assert list(lines) == data.splitlines()
+
+
 def test_follow_a_program_that_fails(transport: Transport) -> None:
     lines = transport.follow(python(programs.FAILING))
     assert next(lines) == b"one"
