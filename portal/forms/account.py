@@ -25,7 +25,7 @@ class SignInForm(AuthenticationForm):
         _dress(self)
 
 
-class NameForm(forms.ModelForm[User]):
+class NameForm(forms.ModelForm):
     """How a person is called on the pages."""
 
     class Meta:
@@ -39,7 +39,7 @@ class NameForm(forms.ModelForm[User]):
         _dress(self)
 
 
-class NewPasswordForm(SetPasswordForm[User]):
+class NewPasswordForm(SetPasswordForm):
     """For whoever has no password yet, or came by a one-time link."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,7 +47,7 @@ class NewPasswordForm(SetPasswordForm[User]):
         _dress(self)
 
 
-class OtherPasswordForm(PasswordChangeForm[User]):
+class OtherPasswordForm(PasswordChangeForm):
     """For whoever has one: it is asked for first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -33,6 +33,11 @@ def may_manage_nodes(user: User | AnonymousUser) -> bool:
     return user.is_active and user.is_staff
 
 
+def may_administer(user: User | AnonymousUser) -> bool:
+    """Make people, projects and partitions."""
+    return user.is_active and user.is_staff
+
+
 def projects_of(user: User) -> QuerySet[Project]:
     """The projects this person may submit to, by name."""
     if user.is_staff:

@@ -26,6 +26,7 @@ from portal.queries import rights
 register = template.Library()
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN = "\N{EN DASH}"
 
 _STATE_WORDS = {
@@ -153,21 +154,20 @@ def _age(seconds: float) -> str:
 @register.filter
 def mib(value: float | None) -> str:
     """MiB in the unit that reads best: `512 MiB`, `79.6 GiB`, `1.5 TiB`."""
-    return UNKNOWN if value is None else _binary(value * 1024 * 1024)
+    return UNKNOWN if value is None else _binary(value, "MiB")
 
 
 @register.filter
 def size(value: float | None) -> str:
     """Bytes in the unit that reads best."""
-    return UNKNOWN if value is None else _binary(value)
+    return UNKNOWN if value is None else _binary(value, "B")
 
 
-def _binary(value: float) -> str:
-    units = iter(("B", "KiB", "MiB", "GiB"))
-    unit = next(units)
-    while value >= 1024 and unit != "TiB":
+def _binary(value: float, unit: str) -> str:
+    larger = iter(_UNITS[_UNITS.index(unit) + 1 :])
+    while value >= 1024 and unit != _UNITS[-1]:
         value /= 1024
-        unit = next(units, "TiB")
+        unit = next(larger)
     digits = 0 if unit == "B" or value >= 100 or value == int(value) else 1
     return f"{value:,.{digits}f} {unit}"
 

@@ -110,6 +110,6 @@ urlpatterns = [
     path("sign-in/", SignIn.as_view(), name="sign-in"),
     path("sign-out/", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("enter/", enter, name="enter"),
-    path("enter/<str:token>/", link, name="enter-link"),
+    path("enter/<str:token>/", link, name="enter"),
     path("account/", account, name="account"),
 ]

@@ -1,0 +1,84 @@
+"""Django's administration, for what has no page of its own yet: people, projects, partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+
+from portal.models import Membership, Partition, Project, User
+from portal.queries import rights
+
+admin.site.site_header = "Carrel"
+admin.site.site_title = "Carrel"
+admin.site.index_title = "People, projects and partitions"
+# Rights come from `portal.queries.rights`; groups would be a setting that does nothing.
+admin.site.unregister(Group)
+
+
+class ByAdministrators:
+    """One rule in place of Django's permissions: administrators of the lab may do all this."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return rights.may_administer(request.user)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return rights.may_administer(request.user)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return rights.may_administer(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return rights.may_administer(request.user)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """What jobs name stays: `PROTECT` would refuse it at the end anyway."""
+        kept = obj is not None and hasattr(obj, "jobs") and obj.jobs.exists()
+        return rights.may_administer(request.user) and not kept
+
+
+class _Members(ByAdministrators, admin.TabularInline):
+    model = Membership
+    extra = 1
+    autocomplete_fields = ["user"]
+
+
+class _Projects(ByAdministrators, admin.TabularInline):
+    model = Membership
+    extra = 1
+    autocomplete_fields = ["project"]
+
+
+@admin.register(User)
+class PersonAdmin(ByAdministrators, UserAdmin):
+    """A person, with the projects they may submit to. Whoever has jobs is not deleted but
+    made inactive."""
+
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("Rights", {"fields": ("is_active", "is_staff")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    filter_horizontal = ()
+    list_filter = ("is_staff", "is_active", "projects")
+    inlines = [_Projects]
+
+
+@admin.register(Project)
+class ProjectAdmin(ByAdministrators, admin.ModelAdmin):
+    """A project and its members."""
+
+    list_display = ["name", "title"]
+    search_fields = ["name", "title"]
+    inlines = [_Members]
+
+
+@admin.register(Partition)
+class PartitionAdmin(ByAdministrators, admin.ModelAdmin):
+    """A set of nodes that jobs ask for by name."""
+
+    list_display = ["name", "is_default", "max_walltime_s"]
