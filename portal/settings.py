@@ -147,7 +147,17 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{levelname} {name}: {message}", "style": "{"}},
+    # A 503 is `/healthz` saying who is missing, to a monitor that asks every few seconds.
+    "filters": {
+        "no_503": {
+            "()": "django.utils.log.CallbackFilter",
+            "callback": lambda record: getattr(record, "status_code", None) != 503,
+        }
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": config.text("CARREL_LOG_LEVEL", "INFO")},
-    "loggers": {"paramiko": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+    "loggers": {
+        "paramiko": {"level": "WARNING"},
+        "django.request": {"level": "ERROR", "filters": ["no_503"]},
+    },
 }

@@ -21,6 +21,7 @@ from portal.supervisor.house import Failed, House, start_order
 from portal.supervisor.log import Log
 from portal.supervisor.parts import Place, PlaceError
 
+_ASK_EVERY_S = 0.2
 _TELL_EVERY_S = 15
 
 
@@ -79,13 +80,18 @@ class _Health:
     def __init__(self, where: Place, log: Log) -> None:
         self._port = where.port
         self._log = log
+        self._ask_at = 0.0
         self._tell_at = time.monotonic() + _TELL_EVERY_S
 
     def is_well(self) -> bool:
+        now = time.monotonic()
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + _ASK_EVERY_S
         amiss = self._amiss()
-        if amiss and time.monotonic() > self._tell_at:
+        if amiss and now > self._tell_at:
             self._log.say(f"not ready yet: {amiss}")
-            self._tell_at = time.monotonic() + _TELL_EVERY_S
+            self._tell_at = now + _TELL_EVERY_S
         return not amiss
 
     def _amiss(self) -> str:

@@ -55,6 +55,8 @@ class Place:
             "PORT": str(self.port),
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "PYTHONUNBUFFERED": "1",
+            # Celery warns root of pickled messages; ours are JSON.
+            "PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges",
         }
 
 
@@ -124,6 +126,8 @@ def worker() -> Part:
         name="worker",
         command=(
             *_celery("worker", "--pool", "threads", "--concurrency", str(WORKER_THREADS)),
+            # Follows the nodes from within the worker, and gives its signs of life.
+            *("--include", "portal.watch"),
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ),
         # Whatever it is at, the reconciler takes up again.
@@ -152,7 +156,9 @@ def practice(where: Place) -> Part:
 
 
 def _celery(*words: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "celery", "-A", "portal", *words, "--loglevel", "WARNING")
+    """`--quiet` leaves out the banner."""
+    program = (sys.executable, "-m", "celery", "--quiet", "--app", "portal")
+    return (*program, *words, "--loglevel", "WARNING")
 
 
 def _version(program: str) -> str:

@@ -40,7 +40,7 @@ class Command(BaseCommand):
         found = {
             "practice": with_practice,
             "base_url": settings.BASE_URL,
-            "link": f"{settings.BASE_URL}{reverse('enter', args=[token])}",
+            "link": f"{settings.BASE_URL}{reverse('enter-link', args=[token])}",
         }
         self.stdout.write(json.dumps(found))
 
