@@ -84,9 +84,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(
-    tmp_path: Path, transactional_db: None, alice: User, project: Project
-) -> Iterator[Lab]:
+def lab(tmp_path: Path, transactional_db: None, alice: User, project: Project) -> Iterator[Lab]:
     made = Lab(tmp_path, alice)
     yield made
     for part in Allocation.objects.filter(phase__in=("launching", "running")):
