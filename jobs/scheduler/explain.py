@@ -127,7 +127,7 @@ def nodes_unavailable(
             f"Needs {count(asked.nodes, 'node')}; of those that could hold it {ready} "
             f"{'takes' if ready == 1 else 'take'} jobs now. Not available: {names}."
         )
-    return Explanation(Reason.NODE_DOWN, f"{detail} It goes on by itself when they are back.")
+    return Explanation(Reason.NODE_DOWN, f"{detail} It goes on by itself once enough are back.")
 
 
 def unavailable(nodes: Iterable[Node]) -> str:
