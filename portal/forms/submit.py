@@ -15,6 +15,17 @@ from jobs.rules import MAX_SCRIPT_BYTES, SpecError
 from portal.models import User
 from portal.queries import room
 
+FIRST_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=hello
+#SBATCH --gres=gpu:1
+#SBATCH --time=0:10:00
+
+nvidia-smi
+echo "Hello from $(hostname), job $CARREL_JOB_ID"
+"""
+"""What the empty form begins with."""
+
 PLAIN = ("name", "project", "gpus_per_node", "walltime")
 """What nearly every job sets."""
 MORE = (
@@ -133,6 +144,8 @@ class SubmitForm(forms.Form):
             found["script"] = text
             self.data = self.data.copy()
             self.data["script"] = text
+        elif _untouched(found.get("script")) and (found.get("command") or "").strip():
+            found["script"] = ""
         return found
 
     @property
@@ -157,6 +170,11 @@ class SubmitForm(forms.Form):
                 self.add_error(error.field, _sentence(error.message))
             else:
                 self.resource_errors.append(_sentence(error.message))
+
+
+def _untouched(script: str | None) -> bool:
+    """The example as it was: whoever types a command does not want it."""
+    return (script or "").replace("\r\n", "\n").strip() == FIRST_SCRIPT.strip()
 
 
 def _dress(name: str, field: forms.Field) -> None:

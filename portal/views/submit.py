@@ -17,37 +17,28 @@ from jobs.directives import SpecErrors, check, parse
 from jobs.rules import SpecError
 from portal.actions import submit
 from portal.forms import spec_text
-from portal.forms.submit import MORE, OVERRIDES, PLAIN, SubmitForm
+from portal.forms.submit import FIRST_SCRIPT, MORE, PLAIN, SubmitForm
 from portal.models import Checkpoint, Job
 from portal.queries import job as query
 from portal.queries import rights, room
 
-FIRST_SCRIPT = """\
-#!/bin/bash
-#SBATCH --job-name=hello
-#SBATCH --gres=gpu:1
-#SBATCH --time=0:10:00
-
-nvidia-smi
-echo "Hello from $(hostname), job $CARREL_JOB_ID"
-"""
 _SETTINGS = {
-    "name": ("name",),
-    "project": ("project",),
-    "partition": ("partition",),
-    "nodes": ("nodes",),
-    "gpus_per_node": ("gpus_per_node",),
-    "gpu_model": ("gpu_model",),
-    "tasks_per_node": ("tasks_per_node",),
-    "cpus_per_task": ("cpus_per_task",),
-    "memory": ("memory_mib",),
-    "walltime": ("walltime_s",),
-    "workdir": ("workdir",),
-    "environment": ("environment",),
-    "array": ("array",),
-    "dependency": ("dependencies",),
-    "begin": ("begin_at",),
-    "held": ("held",),
+    "name": "name",
+    "project": "project",
+    "partition": "partition",
+    "nodes": "nodes",
+    "gpus_per_node": "gpus_per_node",
+    "gpu_model": "gpu_model",
+    "tasks_per_node": "tasks_per_node",
+    "cpus_per_task": "cpus_per_task",
+    "memory": "memory_mib",
+    "walltime": "walltime_s",
+    "workdir": "workdir",
+    "environment": "environment",
+    "array": "array",
+    "dependency": "dependencies",
+    "begin": "begin_at",
+    "held": "held",
 }
 """A field of the form -> what a script's directives set in its place."""
 
@@ -141,9 +132,11 @@ def _judge(request: HttpRequest, form: SubmitForm) -> dict[str, Any]:
     overrides = form.overrides
     errors = [SpecError(name, str(text)) for name, found in form.errors.items() for text in found]
     looked = check(script, overrides, now)
+    said = _said(script, now)
     context: dict[str, Any] = {
         "warnings": looked.warnings,
-        "overruled": _overruled(script, overrides, now),
+        "said": {name: text for name, text in said.items() if text},
+        "overruled": [name for name in said if name in overrides and name != "environment"],
     }
     try:
         if errors:
@@ -167,14 +160,17 @@ def _judge(request: HttpRequest, form: SubmitForm) -> dict[str, Any]:
     return context | {"errors": errors, "marks": marks, "form": form}
 
 
-def _overruled(script: str, overrides: dict[str, str], now: datetime) -> list[str]:
-    """The fields of the form that win over a line of the script."""
-    said = parse(script, now=now).settings
-    return [
-        name
-        for name in OVERRIDES
-        if name in overrides and any(setting in said for setting in _SETTINGS.get(name, ()))
-    ]
+def _said(script: str, now: datetime) -> dict[str, str]:
+    """What the script's own lines say, by field of the form."""
+    alone = check(script, {}, now).spec
+    if alone is None:
+        return {}
+    settings = parse(script, now=now).settings
+    values = spec_text.form_values(alone) | {
+        "dependency": spec_text.waits(alone.dependencies),
+        "begin": f"{alone.begin_at:%FT%H:%M}" if alone.begin_at else "",
+    }
+    return {name: str(values.get(name, "")) for name, key in _SETTINGS.items() if key in settings}
 
 
 def _page(

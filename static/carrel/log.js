@@ -36,7 +36,7 @@
         this.scrollToMiddle();
         return;
       }
-      this.box.parentElement.hidden = false;
+      this.box.parentElement.hidden = !("live" in root.dataset);
       this.box.addEventListener("change", () => this.follow() && this.toEnd());
       this.text.addEventListener("scroll", () => this.noticeScroll());
       root.addEventListener(`sse:${root.dataset.topic}`, () => this.fetchNext());
@@ -162,5 +162,12 @@
     }
   };
   wake(document);
+  // A server that does not answer for a node must not look like one that is still at it.
+  for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(name, (event) => {
+      const words = document.querySelector("#log-part .log-loading");
+      if (words && event.detail.elt.id === "log-part") words.textContent = "could not be loaded: it may lie on a node that does not answer.";
+    });
+  }
   document.addEventListener("htmx:load", (event) => wake(event.target.parentElement || document));
 })();

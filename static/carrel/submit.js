@@ -18,9 +18,17 @@
     editor.focus();
   });
 
+  // Empty fields show what the script says in their place.
+  const fields = [...form.querySelectorAll("input[placeholder], textarea[placeholder]")];
+  for (const field of fields) field.dataset.usual = field.placeholder;
   const mark = () => {
     const check = document.querySelector("#check [data-marks]");
-    if (check) editor.setMarks(JSON.parse(check.dataset.marks));
+    if (!check) return;
+    editor.setMarks(JSON.parse(check.dataset.marks));
+    const said = JSON.parse(check.dataset.said);
+    for (const field of fields) {
+      field.placeholder = said[field.name] ? `${said[field.name]} (from the script)` : field.dataset.usual;
+    }
   };
   document.getElementById("check").addEventListener("htmx:afterSwap", mark);
 
