@@ -1,5 +1,5 @@
 # Stands in for python:3.11-slim-bookworm on a machine that reaches no registry of images.
-# carrel-local/debian is made by deploy/try-compose with debootstrap.
+# `deploy/try-compose --local` makes carrel-local/debian with debootstrap.
 FROM carrel-local/debian
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 python3-venv \
