@@ -12,6 +12,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 app = Celery("carrel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
+    # Imported by workers: the watcher listens to their signals.
+    include=["portal.watch"],
     task_ignore_result=True,
     task_acks_late=False,
     worker_prefetch_multiplier=1,

@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 from django.conf import settings
-from jobs.engines.ssh import ShepherdEngine
 
 from jobs.engines.contract import Engine
+from jobs.engines.ssh import ShepherdEngine
 from jobs.nodes.local import LocalTransport
 from jobs.nodes.ssh import SshAddress, SshTransport
 from jobs.nodes.transport import Transport

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from portal import broker, hints
 from portal.actions import dispatch as dispatching
-from portal.actions import logs, practice
+from portal.actions import logs, nodes, practice
 from portal.actions import observe as observing
 from portal.actions import reconcile as reconciling
 from portal.actions import schedule as scheduling
@@ -44,7 +44,8 @@ def observe(node_id: int) -> None:
 def look(node_id: int) -> None:
     """See what became of a node's runs, and how its GPUs and the machine are."""
     hints.taken("look", node_id)
-    observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
+    if not nodes.probe_if_due(node_id=node_id, now=timezone.now()):
+        observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
     if broker.first(f"tidied:{node_id}", TIDY_EVERY_S):
         logs.tidy(node_id=node_id, now=timezone.now())
 
@@ -60,4 +61,5 @@ def keep_log(allocation_id: int) -> None:
 def reconcile() -> None:
     """Find every row that is behind and push it on."""
     reconciling.reconcile(now=timezone.now())
+    practice.first_job(now=timezone.now())
     practice.finish_removal(now=timezone.now())

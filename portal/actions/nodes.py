@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import asdict
+from contextlib import closing, suppress
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
+
 from jobs.nodes.probe import GpuFacts, NodeFacts
 from jobs.nodes.probe import probe as ask
-
 from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
 from jobs.nodes.transport import NodeError
 from portal import hints, live, reach
@@ -70,8 +69,9 @@ def add(
     spool: str = "",
     checkpoint_root: str = "",
     simulated: bool = False,
+    at_once: bool = True,
 ) -> Node:
-    """Make a machine a node, with its host key pinned, and probe it.
+    """Make a machine a node, with its host key pinned, and probe it, at once or soon.
 
     The node stays, with its `problem`, when the probe fails. Raises `ValidationError`, by field,
     for a name that is taken or malformed.
@@ -83,12 +83,16 @@ def add(
         spool=spool or f"~/.carrel/{name}", health_since=now,
         checkpoint_root=checkpoint_root or Node._meta.get_field("checkpoint_root").default,
     )  # fmt: skip
-    node.full_clean()
+    node.clean_fields(exclude={f.name for f in Node._meta.fields} - _GIVEN)
+    node.validate_constraints()
     with transaction.atomic():
         node.save()
         Event.objects.create(at=now, node=node, kind="added", actor=actor, detail=_way(node))
         live.changed("nodes")
-    return probe(node=node, actor=actor, now=now)
+    return probe(node=node, actor=actor, now=now) if at_once else node
+
+
+_GIVEN = {"name", "host", "port", "login", "host_key", "jump", "transport", "spool"}
 
 
 def _way(node: Node) -> str:
@@ -100,16 +104,28 @@ def _way(node: Node) -> str:
 def probe(*, node: Node, actor: User | None, now: datetime) -> Node:
     """Find out what the node is and has; what went wrong stands in its `problem`."""
     try:
-        facts = ask(reach.engine(node))
+        with closing(reach.transport(node)) as transport:
+            facts = ask(transport, node.spool)
     except NodeError as error:
+        known = node.health == Node.Health.UNREACHABLE and actor is None
         _unreachable(node, error, now)
-        Event.objects.create(
-            at=now, node=node, kind="probe failed", actor=actor, detail=error.message
-        )
+        if not known:
+            Event.objects.create(
+                at=now, node=node, kind="probe failed", actor=actor, detail=error.message
+            )
     else:
         _learn(node, facts, actor, now)
     node.refresh_from_db()
     return node
+
+
+def probe_if_due(*, node_id: int, now: datetime) -> bool:
+    """Probe a node that never was, or was restarted since; whether there was reason to."""
+    node = Node.objects.filter(pk=node_id, probed_at=None).first()
+    if node is None:
+        return False
+    probe(node=node, actor=None, now=now)
+    return True
 
 
 @transaction.atomic
@@ -118,10 +134,10 @@ def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> N
         hostname=facts.hostname,
         os=facts.os,
         python=facts.python,
-        driver=facts.driver,
+        driver=facts.driver or "",
         cpus=facts.cpus,
-        memory_mib=facts.memory_mib,
-        topology=facts.topology,
+        memory_mib=facts.memory_mib or 0,
+        topology=facts.topology or "",
         notes=list(facts.problems),
         boot_id=facts.boot_id,
         probed_at=now,
@@ -145,23 +161,30 @@ def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> N
 
 def _keep(node: Node, gpu: GpuFacts) -> None:
     """A GPU is known by its UUID, also after it was moved to another machine."""
-    facts = {key: value for key, value in asdict(gpu).items() if key in _GPU_COLUMNS}
-    Gpu.objects.update_or_create(uuid=gpu.uuid, defaults=facts | {"node": node, "present": True})
+    facts = {
+        "node": node,
+        "present": True,
+        "index": gpu.index,
+        "model": gpu.model or "unknown model",
+        "memory_mib": gpu.memory_mib or 0,
+        "pci_bus_id": gpu.pci_bus_id or "",
+        "mig_mode": bool(gpu.mig_mode),
+    }
+    Gpu.objects.update_or_create(uuid=gpu.uuid, defaults=facts)
 
 
-_GPU_COLUMNS = {"index", "model", "memory_mib", "pci_bus_id", "mig_mode"}
-
-
-def answered(*, node: Node, boot_id: str, problems: tuple[str, ...], now: datetime) -> None:
-    """A look at the node brought an answer."""
+def answered(*, node: Node, boot_id: str, problems: tuple[str, ...] | None, now: datetime) -> None:
+    """A look at the node brought an answer; `problems` is None when it was no full look."""
     changes: dict[str, Any] = {"seen_at": now, "tried_at": now, "missed": 0, "boot_id": boot_id}
-    if list(problems) != node.notes:
+    if problems is not None and list(problems) != node.notes:
         changes["notes"] = list(problems)
     back = node.health != Node.Health.UP
     if back:
         changes |= {"health": Node.Health.UP, "health_since": now, "problem": ""}
     Node.objects.filter(pk=node.pk).update(**changes)
     if node.boot_id and boot_id != node.boot_id:
+        # Who opened the machine may have changed what is in it.
+        Node.objects.filter(pk=node.pk).update(probed_at=None)
         Event.objects.create(at=now, node=node, kind="restarted", detail="It has a new boot id.")
     if back:
         Event.objects.create(at=now, node=node, kind="answers again")

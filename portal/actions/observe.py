@@ -53,7 +53,10 @@ def _apply(node: Node, parts: dict[str, Allocation], seen: Observation, now: dat
     _checkpoints(parts, seen.checkpoints, clock)
     for attempt in {parts[run.key].attempt for run in touched}:
         settle(attempt=attempt, now=now)
-    nodes.answered(node=node, boot_id=seen.boot_id, problems=seen.problems, now=now)
+    whole = seen.system is not None
+    nodes.answered(
+        node=node, boot_id=seen.boot_id, problems=seen.problems if whole else None, now=now
+    )
     if seen.gpus is not None:
         _gpus(node, seen.gpus, now)
     if seen.system:

@@ -7,16 +7,16 @@ from datetime import datetime
 from django.conf import settings
 
 from jobs.practice import machines as lab
-from portal.actions import nodes
+from portal.actions import nodes, setup
 from portal.actions.cancel import cancel
 from portal.actions.submit import read, submit
-from portal.models import Allocation, Job, Node, Partition, Project, User
+from portal.models import Allocation, Job, Node, Partition, User
 
 LEAVING = "the practice lab is being removed"
 
 
-def ensure(*, owner: User, project: Project, now: datetime) -> list[Node]:
-    """Make the practice machines nodes, and on the very first start submit the sample job."""
+def ensure(*, now: datetime) -> list[Node]:
+    """Make the practice machines nodes; they are probed once their server runs."""
     partition, _ = Partition.objects.get_or_create(
         name="practice", defaults={"is_default": not Partition.objects.exists()}
     )
@@ -29,17 +29,22 @@ def ensure(*, owner: User, project: Project, now: datetime) -> list[Node]:
             node = nodes.add(
                 name=machine.name, host=machine.host, port=machine.port, login=machine.user,
                 host_key=machine.host_key, spool=machine.spool, partition=partition,
-                checkpoint_root=str(checkpoints), simulated=True, actor=None, now=now,
+                checkpoint_root=str(checkpoints), simulated=True, at_once=False,
+                actor=None, now=now,
             )  # fmt: skip
         elif (node.port, node.host_key) != (machine.port, machine.host_key):
             Node.objects.filter(pk=node.pk).update(port=machine.port, host_key=machine.host_key)
         found.append(node)
-    if not Job.objects.exists():
-        _sample(owner, project, now)
     return found
 
 
-def _sample(owner: User, project: Project, now: datetime) -> None:
+def first_job(*, now: datetime) -> None:
+    """Submit the sample job, once ever, as soon as a practice node has told of its GPUs."""
+    ready = Node.objects.filter(simulated=True, health=Node.Health.UP, gpus__present=True)
+    if Job.objects.exists() or not ready.exists():
+        return
+    owner = setup.first_admin()
+    project = setup.first_project(owner)
     script = lab.sample_script(settings.PRACTICE_DIR)
     request = read(owner=owner, script=script, overrides={"project": project.name}, now=now)
     submit(

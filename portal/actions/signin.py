@@ -6,7 +6,9 @@ import hashlib
 import secrets
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 
 from portal.models import SignInLink, User
 
@@ -20,6 +22,11 @@ def issue(*, user: User, now: datetime) -> str:
         SignInLink.objects.filter(user=user).delete()
         SignInLink.objects.create(user=user, digest=_digest(token), expires_at=now + LIFETIME)
     return token
+
+
+def link(*, user: User, now: datetime) -> str:
+    """The whole address of a one-time link for `user`, as issued by `issue`."""
+    return f"{settings.BASE_URL}{reverse('enter', args=[issue(user=user, now=now)])}"
 
 
 def look(*, token: str, now: datetime) -> User | None:

@@ -148,7 +148,7 @@ class Gpu(models.Model):
     model = models.CharField(max_length=120)
     memory_mib = models.PositiveIntegerField()
     pci_bus_id = models.CharField(max_length=32, blank=True)
-    mig_mode = models.CharField(max_length=16, blank=True)
+    mig_mode = models.BooleanField(default=False)
     present = models.BooleanField(default=True)
     """False once a probe no longer finds it; kept, as past jobs point to it."""
 

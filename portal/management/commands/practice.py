@@ -23,6 +23,6 @@ class Command(BaseCommand):
             self.stdout.write("The practice lab goes as its last jobs end.")
             return
         practice.want()
-        project = setup.first_project(admin)
-        for node in practice.ensure(owner=admin, project=project, now=timezone.now()):
-            self.stdout.write(f"{node}: {node.problem or 'ready'}")
+        for node in practice.ensure(now=timezone.now()):
+            self.stdout.write(f"{node} on port {node.port}")
+        self.stdout.write("They answer while the portal runs (make run).")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.urls import reverse
 from django.utils import timezone
 
 from portal.actions import setup, signin
@@ -24,5 +22,4 @@ class Command(BaseCommand):
         user = User.objects.filter(username=name).first() if name else setup.first_admin()
         if user is None:
             raise CommandError(f"there is no person {name!r}")
-        token = signin.issue(user=user, now=timezone.now())
-        self.stdout.write(f"{settings.BASE_URL}{reverse('enter', args=[token])}")
+        self.stdout.write(signin.link(user=user, now=timezone.now()))
