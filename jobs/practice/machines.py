@@ -34,6 +34,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
+from jobs.practice.removal import is_removed, remove, restore
+
+__all__ = [
+    "HOST",
+    "Machine",
+    "PracticeNode",
+    "authorize",
+    "describe",
+    "is_removed",
+    "prepare",
+    "remove",
+    "restore",
+    "sample_script",
+    "shared",
+]
+
 HOST = "127.0.0.1"
 # Below the range from which Linux takes ports for outgoing connections, so that none of those
 # can sit on a port that we come back to.
@@ -140,22 +156,6 @@ def authorize(directory: Path, public_key: str) -> None:
     """Let the holder of this ed25519 key (`ssh-ed25519 AAAA…`) sign in, and nobody else."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     _write(directory / "authorized_keys", public_key.strip() + "\n")
-
-
-def remove(directory: Path) -> None:
-    """Mark the lab as removed: a running supervisor switches it off, a later one leaves it off."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write(directory / "removed", "")
-
-
-def restore(directory: Path) -> None:
-    """Take `remove` back."""
-    (directory / "removed").unlink(missing_ok=True)
-
-
-def is_removed(directory: Path) -> bool:
-    """Whether the lab was removed in the portal."""
-    return (directory / "removed").exists()
 
 
 def sample_script(directory: Path, *, seconds: int = 60) -> str:

