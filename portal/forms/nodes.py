@@ -126,6 +126,7 @@ class DrainForm(forms.Form):
         max_length=200,
         strip=True,
         label="Why",
+        error_messages={"required": "Say why, so that others know when it comes back."},
         help_text="Everybody sees it, as in: new disks on Friday.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 
 from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.urls import path
@@ -23,9 +24,14 @@ REST_S = 0.6
 _TOPIC = re.compile(r"(jobs|nodes|job-\d+|log-\d+|node-\d+)\Z", re.ASCII)
 
 
+@login_not_required
 @require_GET
 async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
-    """Server-Sent Events named after the topics, each topic once at the beginning."""
+    """Server-Sent Events named after the topics, each topic once at the beginning.
+
+    A redirect to the sign-in page would mean nothing to an open stream, so that whoever is
+    signed out gets that beginning only.
+    """
     topics = frozenset(filter(None, request.GET.get("topics", "").split(",")))
     wrong = sorted(topic for topic in topics if not _TOPIC.match(topic))
     if wrong or not 1 <= len(topics) <= MOST_TOPICS:
@@ -34,12 +40,20 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             "separated by commas\n",
             content_type="text/plain",
         )
+    signed_in = (await request.auser()).is_authenticated
     # The stream needs no database any more; hundreds of them must not hold a connection each.
     await sync_to_async(close_old_connections)()
-    response = StreamingHttpResponse(_events(topics), content_type="text/event-stream")
+    response = StreamingHttpResponse(
+        _events(topics) if signed_in else _once(topics), content_type="text/event-stream"
+    )
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"
     return response
+
+
+async def _once(topics: frozenset[str]) -> AsyncIterator[str]:
+    """For a page whose session has ended: its parts ask again and are sent to sign in."""
+    yield _message(topics)
 
 
 async def _events(topics: frozenset[str]) -> AsyncIterator[str]:

@@ -21,11 +21,17 @@
   // Empty fields show what the script says in their place.
   const fields = [...form.querySelectorAll("input[placeholder], textarea[placeholder]")];
   for (const field of fields) field.dataset.usual = field.placeholder;
+  const lists = [...form.querySelectorAll("select")].map((list) => list.options[0]).filter((first) => first?.value === "");
+  for (const first of lists) first.dataset.usual = first.textContent;
   const mark = () => {
     const check = document.querySelector("#check [data-marks]");
     if (!check) return;
     editor.setMarks(JSON.parse(check.dataset.marks));
     const said = JSON.parse(check.dataset.said);
+    for (const first of lists) {
+      const own = said[first.parentElement.name];
+      first.textContent = own ? `${own} (from the script)` : first.dataset.usual;
+    }
     for (const field of fields) {
       field.placeholder = said[field.name] ? `${said[field.name]} (from the script)` : field.dataset.usual;
     }

@@ -21,6 +21,7 @@ from portal.models import (
 )
 
 NOW = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB1gSwMMix/QTZ2zr558UowskONGowUcZN3RNWOco9L4"
 _numbers = count(1)
 
 
@@ -38,7 +39,7 @@ def node(
     if partition is None:
         partition, _ = Partition.objects.get_or_create(name="gpu", defaults={"is_default": True})
     facts = {
-        "host": "192.0.2.7", "login": "carrel", "host_key": "ssh-ed25519 AAAA",
+        "host": "192.0.2.7", "login": "carrel", "host_key": HOST_KEY,
         "health": Node.Health.UP, "health_since": NOW, "seen_at": NOW, "probed_at": NOW,
         "cpus": 32, "memory_mib": 256 * 1024,
     }  # fmt: skip

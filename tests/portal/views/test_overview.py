@@ -1,0 +1,69 @@
+"""The first page."""
+
+from __future__ import annotations
+
+from django.test import Client
+from django.utils import timezone
+
+from jobs.lifecycle import State
+from portal.models import Node, Project, User
+from tests.portal import cast
+
+
+def test_what_is_free(as_alice: Client, alice: User, project: Project, node: Node) -> None:
+    cast.run(cast.job(alice, project, state=State.RUNNING), node, 0)
+    cast.node("gpu-2", drained=True, drain_reason="new <disks>")
+    page = as_alice.get("/").content.decode()
+    assert '<b class="figure">3</b> of 8 free' in page
+    assert "<b>3 free</b>, 1 used, 4 out of service" in page
+    assert "drained: new &lt;disks&gt;" in page
+
+
+def test_mine_come_first(as_alice: Client, alice: User, bob: User, project: Project) -> None:
+    cast.job(bob, project, state=State.RUNNING, name="bobs-running")
+    cast.job(alice, project, name="mine-waiting")
+    cast.job(alice, project, state=State.RUNNING, name="mine-running")
+    page = as_alice.get("/").content.decode()
+    places = [page.index(name) for name in ("mine-running", "mine-waiting", "bobs-running")]
+    assert places == sorted(places)
+    assert "2 running, 1 waiting" in page
+
+
+def test_what_ended_of_mine(as_alice: Client, alice: User, bob: User, project: Project) -> None:
+    cast.job(bob, project, state=State.FAILED, name="bobs-old")
+    assert b"bobs-old" in as_alice.get("/").content, "everybody's, while I have none"
+    cast.job(alice, project, state=State.COMPLETED, name="my-old")
+    page = as_alice.get("/").content
+    assert b"my-old" in page
+    assert b"bobs-old" not in page
+
+
+def test_a_newcomer_is_told_where_to_begin(as_carol: Client, as_admin: Client) -> None:
+    page = as_carol.get("/").content
+    assert b"First steps" in page
+    assert b"an administrator adds them" in page
+    assert b"Join a project" in page
+    assert b'href="/add-node/"' in as_admin.get("/").content
+
+
+def test_the_first_steps_go_with_the_first_job(
+    as_alice: Client, alice: User, project: Project
+) -> None:
+    assert b"First steps" in as_alice.get("/").content
+    cast.job(alice, project)
+    assert b"First steps" not in as_alice.get("/").content
+
+
+def test_htmx_gets_the_part_it_asks_for(as_alice: Client, node: Node) -> None:
+    lab = as_alice.get("/?part=lab", headers={"HX-Request": "true"}).content
+    jobs = as_alice.get("/?part=jobs", headers={"HX-Request": "true"}).content
+    assert b"gpu-1" in lab
+    assert b"gpu-1" not in jobs
+    assert b"Running and waiting" in jobs
+    assert b"<html" not in lab + jobs
+    assert b"<html" in as_alice.get("/?part=lab").content
+
+
+def test_removed_nodes_are_not_counted(as_alice: Client, node: Node) -> None:
+    Node.objects.update(removed_at=timezone.now())
+    assert b"free</b>" not in as_alice.get("/").content
