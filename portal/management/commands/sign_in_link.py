@@ -19,7 +19,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["username"]
-        user = User.objects.filter(username=name).first() if name else setup.first_admin()
+        user = User.objects.filter(username=name).first() if name else _first_admin()
         if user is None:
             raise CommandError(f"there is no person {name!r}")
         self.stdout.write(signin.link(user=user, now=timezone.now()))
+
+
+def _first_admin() -> User:
+    """With a project to submit to, as an installation without `prepare` has none yet."""
+    admin = setup.first_admin()
+    setup.first_project(admin)
+    return admin
