@@ -112,7 +112,7 @@ class SubmitForm(forms.Form):
         default = found[0] if found else "none yet"
         self.fields[name].widget = forms.Select(
             choices=[
-                ("", f"the script's, or {default}"),
+                ("", f"{default} (the usual)"),
                 *((item, item) for item in found + unknown),
             ]
         )

@@ -1,0 +1,228 @@
+"""A job's page, and each thing its buttons do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from jobs.lifecycle import Reason, State
+from portal.models import Checkpoint, Event, Job, Node, Project, User
+from tests.portal import cast
+
+
+@pytest.fixture
+def pending(alice: User, project: Project) -> Job:
+    return cast.job(alice, project)
+
+
+@pytest.fixture
+def running(alice: User, project: Project, node: Node) -> Job:
+    job = cast.job(alice, project, state=State.RUNNING, gpus=2)
+    cast.run(job, node, 0, 1)
+    return job
+
+
+def page(client: Client, job: Job, part: str = "") -> str:
+    response = client.get(f"/jobs/{job.pk}/{part}")
+    assert response.status_code == 200
+    return response.text
+
+
+def checkpoint(job: Job, name: str, *, complete: bool = True) -> Checkpoint:
+    part = job.attempts.get().allocations.get()
+    return Checkpoint.objects.create(
+        job=job, attempt=part.attempt, node=part.node, name=name, path=f"/ckpt/{name}", step=7,
+        size_bytes=2048, modified_at=cast.NOW, complete=complete,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [1, 99999999999999999999999])
+def test_no_such_job(as_alice: Client, number: int):
+    assert as_alice.get(f"/jobs/{number}/").status_code == 404
+
+
+def test_everybody_may_look_and_only_some_act(as_bob: Client, as_admin: Client, pending: Job):
+    assert "cancel-dialog" not in page(as_bob, pending)
+    assert "cancel-dialog" in page(as_admin, pending)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_every_state_has_its_line(as_alice: Client, alice: User, project: Project, state: State):
+    job = cast.job(alice, project, state=state, exit_code=None)
+    assert f"state-{state.lower().replace('_', '-')}" in page(as_alice, job)
+
+
+def test_why_it_waits_and_its_place(as_alice: Client, alice: User, project: Project):
+    cast.job(alice, project, submitted_at=cast.NOW - timedelta(days=1))
+    job = cast.job(alice, project, reason=Reason.RESOURCES, detail="gpu-1 has 1 GPU free.")
+    shown = page(as_alice, job)
+    assert "gpu-1 has 1 GPU free." in shown
+    assert "2nd of 2" in shown
+
+
+def test_what_it_waits_for_is_linked(as_alice: Client, alice: User, project: Project, pending: Job):
+    job = cast.job(alice, project, reason=Reason.DEPENDENCY)
+    waits = [{"kind": "afterok", "job_id": pending.pk}, {"kind": "singleton", "job_id": None}]
+    Job.objects.filter(pk=job.pk).update(spec={"name": "train", "dependencies": waits})
+    shown = page(as_alice, job)
+    assert f'<a href="/jobs/{pending.pk}/">' in shown
+    assert "your earlier jobs of the same name" in shown
+
+
+def test_the_allocation_names_each_gpu(as_alice: Client, running: Job, node: Node):
+    shown = page(as_alice, running)
+    uuids = node.gpus.order_by("index").values_list("uuid", flat=True)
+    assert [uuid in shown for uuid in uuids] == [True, True, False, False]
+    assert "A100 80GB" in shown
+
+
+def test_a_running_job_has_walltime_left(as_alice: Client, running: Job):
+    shown = page(as_alice, running)
+    assert "of 1 h left" in shown
+    assert "<progress" in shown
+
+
+def test_how_it_ended_in_words(as_alice: Client, alice: User, project: Project):
+    job = cast.job(
+        alice, project, state=State.FAILED, exit_code=3, reason=Reason.NON_ZERO_EXIT,
+        detail="It ended with exit code 3.",
+    )  # fmt: skip
+    shown = page(as_alice, job)
+    assert "exit code 3" in shown
+    assert "The end of the log usually says why." in shown
+
+
+def test_checkpoints(as_alice: Client, as_bob: Client, running: Job):
+    done = checkpoint(running, "step_7.pt")
+    half = checkpoint(running, "step_8.pt", complete=False)
+    shown = page(as_alice, running)
+    assert "still being written" in shown
+    assert "2 KiB" in shown
+    assert f"?checkpoint={done.pk}" in shown
+    assert f"?checkpoint={half.pk}" not in shown
+    assert f"?checkpoint={done.pk}" not in page(as_bob, running)
+
+
+def test_events_name_who_did_it(as_alice: Client, pending: Job, bob: User):
+    Event.objects.create(at=cast.NOW, job=pending, kind="held", actor=bob)
+    assert "by bob" in page(as_alice, pending)
+
+
+def test_nothing_typed_becomes_html(as_alice: Client, alice: User, project: Project, node: Node):
+    evil = "\"><script>alert('x')</script>"
+    job = cast.job(alice, project, state=State.FAILED, name=evil, detail=evil, gpus=1)
+    cast.run(job, node, 0)
+    checkpoint(job, evil)
+    job.script.text = f"#!/bin/sh\n# {evil}\n"
+    job.script.save()
+    Event.objects.create(at=cast.NOW, job=job, kind=evil[:32], detail=evil)
+    Job.objects.filter(pk=job.pk).update(spec={"name": evil, "environment": [["A", evil]]})
+    for part in ("", "?part=now", "?part=record", "cancel/", f"?rank={evil}"):
+        assert "<script>alert" not in page(as_alice, job, part)
+
+
+def test_the_live_parts_alone(as_alice: Client, running: Job):
+    now, record = page(as_alice, running, "?part=now"), page(as_alice, running, "?part=record")
+    assert 'id="now"' in now
+    assert 'id="record"' in record
+    assert "<html" not in now + record
+    assert "#!/bin/bash" not in now + record
+
+
+def test_the_page_listens_to_its_nodes(as_alice: Client, running: Job, node: Node, pending: Job):
+    assert f"log-{running.pk},node-{node.pk}" in page(as_alice, running)
+    # A page opened before the start does not: it asks by the clock.
+    assert "every 4s" in page(as_alice, running, "?part=now&watched=")
+    assert "every 20s" in page(as_alice, running, f"?part=now&watched={node.pk}")
+
+
+def test_the_number_of_queries_does_not_grow(
+    as_alice: Client, alice: User, project: Project, running: Job, node: Node
+):
+    def count(part: str) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            page(as_alice, running, part)
+        return len(queries)
+
+    checkpoint(running, "first")
+    Event.objects.create(at=cast.NOW, job=running, kind="held", actor=alice)
+    before = [count(part) for part in ("", "?part=now", "?part=record")]
+    for number in range(20):
+        checkpoint(running, f"ckpt{number}")
+        Event.objects.create(at=cast.NOW, job=running, kind="held", actor=alice, node=node)
+        cast.job(alice, project)
+    assert [count(part) for part in ("", "?part=now", "?part=record")] == before
+
+
+def test_cancel_asks_first(as_alice: Client, pending: Job):
+    shown = page(as_alice, pending, "cancel/")
+    assert "Keep it" in shown
+    pending.refresh_from_db()
+    assert pending.state == State.PENDING
+
+
+def test_cancel(as_alice: Client, alice: User, pending: Job):
+    response = as_alice.post(f"/jobs/{pending.pk}/cancel/", follow=True)
+    pending.refresh_from_db()
+    assert (pending.state, pending.cancelled_by) == (State.CANCELLED, alice)
+    assert "was cancelled before it started" in response.text
+
+
+def test_cancel_of_a_running_job_asks_its_nodes(as_alice: Client, running: Job):
+    response = as_alice.post(f"/jobs/{running.pk}/cancel/", follow=True)
+    running.refresh_from_db()
+    assert running.cancelled_at is not None
+    assert "is being ended" in response.text
+    assert 'id="cancel"' not in response.text
+
+
+def test_cancel_of_an_ended_job_does_nothing(as_alice: Client, alice: User, project: Project):
+    job = cast.job(alice, project, state=State.COMPLETED)
+    assert "has ended already" in page(as_alice, job, "cancel/")
+    response = as_alice.post(f"/jobs/{job.pk}/cancel/", follow=True)
+    assert "There was nothing to cancel" in response.text
+    job.refresh_from_db()
+    assert job.state == State.COMPLETED
+
+
+def test_hold_and_release(as_alice: Client, pending: Job):
+    assert "is held" in as_alice.post(f"/jobs/{pending.pk}/hold/", follow=True).text
+    pending.refresh_from_db()
+    assert pending.held
+    assert "was not held" in as_alice.post(f"/jobs/{pending.pk}/hold/", follow=True).text
+    assert "was released" in as_alice.post(f"/jobs/{pending.pk}/release/", follow=True).text
+    pending.refresh_from_db()
+    assert not pending.held
+    assert "was not held" in as_alice.post(f"/jobs/{pending.pk}/release/", follow=True).text
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_another_person_may_not(as_bob: Client, pending: Job, verb: str):
+    assert as_bob.post(f"/jobs/{pending.pk}/{verb}/").status_code == 403
+    pending.refresh_from_db()
+    assert (pending.state, pending.held) == (State.PENDING, False)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_an_administrator_may(as_admin: Client, pending: Job, verb: str):
+    assert as_admin.post(f"/jobs/{pending.pk}/{verb}/").status_code == 302
+
+
+@pytest.mark.parametrize("verb", ["hold", "release"])
+def test_only_by_post(as_alice: Client, pending: Job, verb: str):
+    assert as_alice.get(f"/jobs/{pending.pk}/{verb}/").status_code == 405
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_no_job_to_act_on(as_alice: Client, verb: str):
+    assert as_alice.post(f"/jobs/7/{verb}/").status_code == 404
+
+
+def test_without_the_forms_token_nothing_happens(alice: User, pending: Job):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert client.post(f"/jobs/{pending.pk}/cancel/").status_code == 403
