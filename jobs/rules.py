@@ -91,7 +91,9 @@ def check_words(field: str, values: tuple[str, ...]) -> None:
     """Names of nodes, features or GPU models."""
     for value in values:
         if not _WORD.match(value):
-            raise SpecError(field, f"{value!r} is not a name; use letters, digits, '.', '_', '-'")
+            raise SpecError(
+                field, f"{value[:60]!r} is not a name; use letters, digits, '.', '_', '-'"
+            )
 
 
 def check_path(field: str, value: str) -> None:
@@ -135,7 +137,7 @@ def check_workdir(workdir: str) -> None:
     """An absolute path, one in the home directory, or nothing."""
     check_path("workdir", workdir)
     if workdir and not workdir.startswith(("/", "~/")) and workdir != "~":
-        raise SpecError("workdir", f"must start with / or ~/ or be empty, not {workdir!r}")
+        raise SpecError("workdir", f"must start with / or ~/ or be empty, not {workdir[:60]!r}")
 
 
 def check_environment(environment: tuple[tuple[str, str], ...]) -> None:
@@ -163,12 +165,12 @@ def check_variable(name: str, value: str) -> None:
         )
     if is_set_by_carrel(name):
         raise SpecError(
-            "environment", f"{name} is set by Carrel; leave it out, or export it in the script"
+            "environment", f"{name[:80]} is set by Carrel; leave it out, or export it in the script"
         )
     if "\0" in value or not _encodable(value):
-        raise SpecError("environment", f"the value of {name} must be text without NUL bytes")
+        raise SpecError("environment", f"the value of {name[:80]} must be text without NUL bytes")
     if len(name) + 1 + len(value.encode()) > MAX_VARIABLE_BYTES:
-        raise SpecError("environment", f"the value of {name} must be shorter than 128 KiB")
+        raise SpecError("environment", f"the value of {name[:80]} must be shorter than 128 KiB")
 
 
 def check_times(begin: datetime | None, deadline: datetime | None, walltime_s: int) -> None:

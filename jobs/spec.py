@@ -120,7 +120,7 @@ class Resources:
             raise SpecError(
                 "nodes",
                 f"asks for {self.nodes} nodes but allows only {len(self.only_nodes)} "
-                f"({', '.join(self.only_nodes)}); name more nodes or ask for fewer",
+                f"({', '.join(self.only_nodes)[:200]}); name more nodes or ask for fewer",
             )
 
     @property

@@ -14,7 +14,7 @@ from jobs.directives.resolve import Resolved
 from jobs.rules import SpecError, check_name, check_script, check_variable, check_workdir
 from jobs.spec import JobSpec, Resources
 
-_RESOURCES = frozenset(item.name for item in fields(Resources))
+MAX_TOLD = 100
 _SPEC = frozenset(item.name for item in fields(JobSpec)) - {"script", "resources"}
 _TRUE = frozenset({"1", "true", "on", "yes"})
 _FALSE = frozenset({"0", "false", "off", "no"})
@@ -70,7 +70,9 @@ def parse(script: str, *, now: datetime) -> Parsed:
     errors = found.errors + resolved.errors
     _resources(resolved, errors)
     return Parsed(
-        settings | resolved.values, _sorted(errors), _sorted(found.notices + resolved.notices)
+        settings | resolved.values,
+        _told(errors, SpecError),
+        _told(found.notices + resolved.notices, Notice),
     )
 
 
@@ -117,7 +119,7 @@ def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
     spec = _assemble(script, given, resolved, errors)
     if errors:
         spec = None
-    return Checked(spec, _sorted(errors), _sorted(notices))
+    return Checked(spec, _told(errors, SpecError), _told(notices, Notice))
 
 
 def _read(script: str, now: datetime) -> Read:
@@ -128,9 +130,12 @@ def _read(script: str, now: datetime) -> Read:
     return found
 
 
-def _sorted(items: list[Any]) -> tuple[Any, ...]:
-    """By line; what has no line comes last."""
-    return tuple(sorted(items, key=lambda item: (item.line is None, item.line or 0)))
+def _told(items: list[Any], more: Callable[[str, str], Any]) -> tuple[Any, ...]:
+    """By line; what has no line comes last, and of a hopeless number only the first."""
+    found = sorted(items, key=lambda item: (item.line is None, item.line or 0))
+    if len(found) > MAX_TOLD:
+        found[MAX_TOLD:] = [more("script", f"{len(found) - MAX_TOLD:,} more are not listed")]
+    return tuple(found)
 
 
 def _title(command: str) -> str:

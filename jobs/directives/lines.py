@@ -2,7 +2,8 @@
 
 Seen with the real `sbatch`: only lines that begin with `#SBATCH` count, up to the first line
 that is neither blank nor a comment; `#` outside quotes ends a line even within a word; quotes
-may begin and end within a word; a backslash takes the next character as it is.
+may begin and end within a word; a backslash takes the next character as it is, but a space
+outside quotes still ends the word.
 """
 
 from __future__ import annotations
@@ -86,24 +87,22 @@ def split(text: str) -> Iterator[str]:
     quote = ""
     chars = iter(text)
     for char in chars:
+        escaped = char == "\\"
+        if escaped:
+            char = next(chars, "")
         if quote:
-            if char == quote:
+            if char == quote and not escaped:
                 quote = ""
-            elif char == "\\":
-                word.append(next(chars, ""))
             else:
                 word.append(char)
-        elif char in "'\"":
-            quote, begun = char, True
-        elif char == "\\":
-            word.append(next(chars, ""))
-            begun = True
-        elif char == "#":
-            break
         elif char.isspace():
             if begun:
                 yield "".join(word)
             word, begun = [], False
+        elif char in "'\"" and char and not escaped:
+            quote, begun = char, True
+        elif char == "#" and not escaped:
+            break
         else:
             word.append(char)
             begun = True

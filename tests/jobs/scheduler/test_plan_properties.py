@@ -26,7 +26,7 @@ OWN_WAITS = {
     Reason.BEGIN_TIME,
     Reason.ARRAY_LIMIT,
 }
-many = settings(max_examples=60, deadline=None)
+many = settings(max_examples=40, deadline=None)
 
 
 @many
