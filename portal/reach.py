@@ -20,8 +20,10 @@ _lock = threading.Lock()
 
 def engine(node: Node) -> Engine:
     """The engine for this node, kept until the way to it changes. Connects on first use."""
-    way = (node.transport, node.host, node.port, node.login, node.host_key, str(node.jump))
-    way = (*way, node.spool)
+    way = (
+        node.transport, node.host, node.port, node.login, node.host_key,
+        str(node.jump), node.spool,
+    )  # fmt: skip
     with _lock:
         kept = _engines.get(node.pk)
         if kept and kept[0] == way:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db.models import Prefetch
+from django.db.models import F, Prefetch, Q
 
 from jobs import lifecycle
 from jobs.lifecycle import State
@@ -164,10 +164,11 @@ def _states(specs: Iterable[JobSpec]) -> dict[int, list[str]]:
     if not wanted:
         return {}
     found: dict[int, list[str]] = defaultdict(list)
-    alone = Job.objects.filter(pk__in=wanted, array_id=None).values_list("pk", "state")
-    arrays = Job.objects.filter(array_id__in=wanted).values_list("array_id", "state")
-    for job_id, state in (*alone, *arrays):
+    one = Job.objects.filter(Q(array_id=None) | ~Q(array_id=F("pk")), pk__in=wanted)
+    for job_id, state in one.values_list("pk", "state"):
         found[job_id].append(state)
+    for row in Job.objects.filter(array_id__in=wanted).only("array_id", "state"):
+        found[row.array_id or row.pk].append(row.state)
     return found
 
 
