@@ -161,25 +161,38 @@ def _whole(
         return []
     pids = processes.descendants(seen.minder)
     written = {name for _, name in writing.being_written(pids, directory)}
+    if not _goes_on(run, seen.started or {}):
+        return []
     return [entry.name for entry in settled if entry.name not in written]
+
+
+def _goes_on(run: Run, started: "dict[str, Any]") -> bool:
+    """Whether no task was killed or told to end before now. If one was, that nobody has a file
+    open means nothing: only the minder, who was there, can tell, when the run has ended."""
+    if run.link("closing") is not None:
+        return False
+    for pid in started["tasks"]:
+        entry = processes.stat(pid)
+        if (entry is None or entry.is_leaving) and run.link("left.%d" % pid) is None:
+            return False
+    return True
 
 
 def _whole_at_the_end(
     candidates: "list[Entry]", entries: "list[Entry]", end: "dict[str, Any]", now: float
 ) -> "list[str]":
     torn = set(end.get("torn", ()))
+    doubts = [[int(moment * 1e9) for moment in pair] for pair in end.get("doubts", ())]
     ended_ns = int(end["ended_at"] * 1e9)
-    doubt_ns: "int | None" = None
-    if not end.get("witnessed", True):
+    if end["cause"] in ("lost", "node_restarted"):
         # Nobody saw who wrote what when it died: the last thing written may be torn.
-        doubt_ns = ended_ns - int(FILE_SETTLES_S * 1e9)
-        if end["cause"] in ("lost", "node_restarted"):
-            doubt_ns = min(doubt_ns, max(entry.changed_ns for entry in entries) - 1)
+        newest = max(entry.changed_ns for entry in entries)
+        doubts.append([newest - int(FILE_SETTLES_S * 1e9), newest])
     return [
         entry.name
         for entry in candidates
         if entry.name not in torn
-        and (doubt_ns is None or entry.changed_ns <= doubt_ns)
+        and not any(first <= entry.changed_ns <= last for first, last in doubts)
         # Written to after our end: by another node of the same job, say.
         and (entry.changed_ns <= ended_ns or entry.is_settled(now))
     ]

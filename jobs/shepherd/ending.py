@@ -1,8 +1,11 @@
 """When a run has to end, and how far its ending has gone."""
 
+import os
 import signal
+import time
 
 from . import processes
+from .writing import Witness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,6 +14,25 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 MEMORY_LOOK_S = 1.0
 MEMORY_CLOSE_LOOK_S = 0.2
+UNSEEN_S = 2.0
+
+
+def record(status: int, witness: Witness) -> "dict[str, Any]":
+    """For `exit.json`: how the first task that failed ended (0: none did), and which
+    checkpoints may be cut off."""
+    now = time.time()
+    torn = witness.close()
+    doubts = witness.doubts
+    if status != 0 and not witness.active:
+        # It died by itself, and badly: nobody looked at what it was writing.
+        doubts = [[now - UNSEEN_S, now]]
+    return {
+        "exit_code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        "ended_at": now,
+        "torn": torn,
+        "doubts": doubts,
+    }
 
 
 class Ending:

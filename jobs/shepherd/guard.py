@@ -6,10 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 try:
     import ctypes
 

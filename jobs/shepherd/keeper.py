@@ -26,7 +26,7 @@ class Line:
     def tell(self, started_at: float) -> None:
         """Tell when it started."""
         try:
-            os.write(self.fd, b"%d %.6f\n" % (self.index, started_at))
+            os.write(self.fd, ("%d %r\n" % (self.index, started_at)).encode("ascii"))
         except OSError:
             pass  # The launcher has gone; the state files tell the same.
 
@@ -85,7 +85,6 @@ def _stand_in(run: Run, status: int, adopts: bool) -> None:
             "lost",
             "the process that watched it ended %s; all its processes were killed" % how,
             torn=witness.close(),
-            witnessed=False,
         )
     watch.notify(run.spool, run.key)
 

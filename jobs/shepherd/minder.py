@@ -7,7 +7,7 @@ import signal
 import time
 
 from . import guard, output, processes, tasks, watch
-from .ending import Ending, Limits
+from .ending import Ending, Limits, record
 from .spool import Run
 from .writing import Witness
 
@@ -172,6 +172,8 @@ class Minder:
             if pid in self.living:
                 self.living.discard(pid)
                 self.ended.append((pid, status))
+                if status == 0 and self.living:
+                    self.run.note("left.%d" % pid, "0")
 
     def _first_failed(self) -> "tuple[int, int] | None":
         return next((one for one in self.ended if one[1] != 0), None)
@@ -189,9 +191,7 @@ class Minder:
             number = self.spec["warning_signal"]
             left = round(self.limits.ends_at - now)
             self.log.say("%d s of walltime left: sending signal %d" % (left, number))
-            self.witness.look(processes.descendants(os.getpid()))
-            self.witness.active = True
-            self._signal(number)
+            self._signal(number, "warned")
         if self.limits.walltime_is_over(now):
             message = "its walltime of %d s is over" % self.spec["walltime_s"]
             self._end("walltime", message, signal.SIGTERM, self.spec["grace_s"])
@@ -213,11 +213,14 @@ class Minder:
             self.log.say("%s: sending signal %d" % (message, number))
             self.ending = Ending(cause, message)
         if self.ending.hears(number, clock() + grace_s) and number != signal.SIGKILL:
-            self.witness.look(processes.descendants(os.getpid()))
-            self.witness.active = True
-            self._signal(number)
+            self._signal(number, cause)
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int, why: str) -> None:
+        """Signal all tasks, in sight of the witness."""
+        if not self.witness.active:
+            self.run.note("closing", why)
+        self.witness.look(processes.descendants(os.getpid()))
+        self.witness.active = True
         for group in self.groups:
             if processes.send_group(group, number):
                 processes.send_group(group, signal.SIGCONT)
@@ -290,6 +293,9 @@ class Minder:
 
     def finish(self) -> None:
         """End what is left, write the last output, then how it ended."""
+        if self.ending is not None:
+            self.run.note("closing", self.ending.cause)
+            self.witness.active = True
         self._end_all()
         for stream in self.streams:
             while stream.is_open and stream.drain():
@@ -302,13 +308,7 @@ class Minder:
             rank = self.groups.index(pid)
             message = "task %d of %d was the first to fail" % (rank, len(self.groups))
         problems = {sink.problem for sink in [self.log] + self.copies if sink.problem}
-        end = {
-            "exit_code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            "torn": self.witness.close(),
-            # Nobody looked at what a task was writing when it died by itself, and badly.
-            "witnessed": status == 0 or self.witness.active or cause == "memory",
-        }
         words = "; ".join([message] * bool(message) + sorted(problems))
-        self.run.finish(cause, words, patience_s=FINISH_PATIENCE_S, **end)
+        facts = record(status, self.witness)
+        self.run.finish(cause, words, patience_s=FINISH_PATIENCE_S, **facts)
         watch.notify(self.run.spool, self.run.key)

@@ -37,8 +37,8 @@ class Log:
 
     def write(self, data: bytes) -> None:
         """Append output; what is over the cap waits in the tail."""
-        room = self.cap - self.size
-        if room > 0 and self._left_out == 0:
+        if not self._left_out:
+            room = max(0, self.cap - self.size)
             self._append(data[:room])
             data = data[room:]
             if data:

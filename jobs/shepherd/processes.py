@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # Runs on through a suspend, as walltime must. Named in `time` only since Python 3.7.
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
+_PF_EXITING = 0x4
 RUN_DIR = b"CARREL_RUN_DIR="
 """Every task carries its run's directory in its environment: the mark of last resort, and one
 that two spool directories on one machine never share."""
@@ -19,20 +20,25 @@ that two spool directories on one machine never share."""
 class Stat:
     """The part of /proc/PID/stat that we need."""
 
-    __slots__ = ("group", "pid", "ppid", "start", "state")
+    __slots__ = ("flags", "pid", "ppid", "start", "state")
 
     def __init__(self, pid: int, text: bytes) -> None:
         fields = text[text.rindex(b")") + 2 :].split(None, 20)
         self.pid = pid
         self.state = fields[0]
         self.ppid = int(fields[1])
-        self.group = int(fields[2])
+        self.flags = int(fields[6])
         self.start = int(fields[19])
 
     @property
     def is_dead(self) -> bool:
         """Gone but for its parent's notice."""
         return self.state in (b"Z", b"X", b"x")
+
+    @property
+    def is_leaving(self) -> bool:
+        """Gone, or on its way out: it has let go of its files, but not by its own will."""
+        return self.is_dead or bool(self.flags & _PF_EXITING)
 
 
 def read_proc(path: str, limit: int = 65536) -> "bytes | None":

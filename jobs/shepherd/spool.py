@@ -7,7 +7,9 @@
 - `spec.json`, `script`: what to run;
 - `begun` (a symbolic link): the one decision. It is either the guards' identity, taken by the
   minder before it starts anything, or `never.CAUSE`, taken by whoever decided that nothing shall;
-- `started.json`, `stop.json`, `seen.json`, `log`;
+- `started.json`, `log`, `seen.json` (which checkpoints were found complete);
+- `left.PID` (symbolic links): tasks that ended well; `stop.json`: the last demand to stop;
+- `closing` (a symbolic link): its tasks have been sent a signal;
 - `exit.json`: the end; everything else is complete before it appears.
 
 A symbolic link is created together with its content and never twice: no other file is so
@@ -143,6 +145,13 @@ class Run:
         except FileExistsError:
             return False
         return True
+
+    def note(self, name: str, text: str) -> None:
+        """Create a link if it can be done: nothing hangs on it but what is shown."""
+        try:
+            self.take(name, text)
+        except OSError:
+            pass
 
     def identity(self, *pids: int) -> str:
         """Processes of this boot, so that no later one is taken for them:

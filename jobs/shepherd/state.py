@@ -100,7 +100,7 @@ def _bury(run: Run, begun: str) -> Look:
         numbers = ", ".join(str(pid) for pid in left)
         return Look("unknown", "its processes cannot be killed: %s" % numbers)
     if run.is_of_this_boot(begun):
-        end = run.finish("lost", "both processes that watched it were killed", witnessed=False)
+        end = run.finish("lost", "both processes that watched it were killed")
     else:
         now = time.time()
         began = os.lstat(run.path("begun")).st_mtime
@@ -108,6 +108,5 @@ def _bury(run: Run, begun: str) -> Look:
             "node_restarted",
             "the node restarted while it ran",
             ended_at=max(began, min(now, run.spool.booted_at(now))),
-            witnessed=False,
         )
     return _exited(run, end)

@@ -1,9 +1,11 @@
 """Who has which checkpoint open for writing: a file whose writer was killed is torn."""
 
 import os
+import time
 
 from . import processes
 
+TICK_S = 0.02
 _READ_ONLY = 0
 
 
@@ -40,7 +42,8 @@ class Witness:
     """Watches the writers while a run is being ended.
 
     A file is torn when its writer died of a signal with it open, or died unseen: when its last
-    look found the file open and no parent of ours learned how the process ended.
+    look found the file open and no parent of ours learned how the process ended. In doubt is
+    what was written between our last look and such a death.
     """
 
     def __init__(self, directory: "str | None") -> None:
@@ -49,16 +52,26 @@ class Witness:
         self._open: "set[tuple[int, str]]" = set()
         self._left_by_themselves: "set[int]" = set()
         self._torn: "set[str]" = set()
+        self._looked_at = time.time()
+        self.doubts: "list[list[float]]" = []
 
     def reaped(self, pid: int, status: int) -> None:
         """A child was taken in."""
-        if self.active and os.WIFEXITED(status):
+        if not self.active:
+            return
+        if os.WIFEXITED(status):
             self._left_by_themselves.add(pid)
+        elif self.doubts and self._looked_at <= self.doubts[-1][1]:
+            self.doubts[-1][1] = time.time()
+        else:
+            # The kernel's time stamps lag behind by a tick.
+            self.doubts.append([self._looked_at - TICK_S, time.time()])
 
     def look(self, pids: "list[int]") -> None:
         """See who has what open now, and what became of those before."""
         if self.directory is None:
             return
+        self._looked_at = time.time()
         now_open = being_written(pids, self.directory)
         for pid, name in self._open - now_open:
             if pid in self._left_by_themselves:
@@ -66,7 +79,7 @@ class Witness:
             entry = processes.stat(pid)
             if entry is None:
                 self._torn.add(name)
-            elif entry.is_dead:
+            elif entry.is_leaving:
                 now_open.add((pid, name))  # Its parent will tell; we wait for that.
         self._open = now_open
 

@@ -1,0 +1,125 @@
+"""Watchers hear at once, and leave when nobody listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.shepherd.node import Node, eventually
+
+
+class Watcher:
+    """A `watch` call whose lines are collected by a thread."""
+
+    def __init__(self, node: Node) -> None:
+        self.process = node.start("watch", {})
+        self.lines: queue.Queue[dict[str, str]] = queue.Queue()
+        threading.Thread(target=self._collect, daemon=True).start()
+        assert self.next() == {}
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+
+    def next(self) -> dict[str, str]:
+        return self.lines.get(timeout=60)
+
+    def next_key(self) -> str:
+        while True:
+            line = self.next()
+            if line:
+                return line["key"]
+
+
+@pytest.fixture
+def watcher(node: Node) -> Iterator[Watcher]:
+    one = Watcher(node)
+    yield one
+    one.process.kill()
+    one.process.wait()
+
+
+def test_start_growth_checkpoints_and_end_are_told(
+    node: Node, watcher: Watcher, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    node.launch(
+        f"read < {go}; echo word; read < {go}; touch $CARREL_CHECKPOINT_DIR/step_1; read < {go}",
+        checkpoint_dir=str(tmp_path / "saved"),
+    )
+    assert watcher.next_key() == "j1.a1.n0"
+    _let_pass(watcher)
+    for look in (
+        lambda: node.log() == b"word\n",
+        lambda: "step_1" in node.checkpoints(),
+        lambda: node.observe()["phase"] == "exited",
+    ):
+        go.write_text("\n")
+        assert watcher.next_key() == "j1.a1.n0"
+        eventually(look, "what was told is so")
+        _let_pass(watcher)
+
+
+def _let_pass(watcher: Watcher) -> None:
+    """Until nothing but signs of life has come for a while."""
+    quiet = 0
+    while quiet < 1:
+        quiet = quiet + 1 if watcher.next() == {} else 0
+
+
+def test_every_watcher_hears_of_every_run(node: Node, watcher: Watcher) -> None:
+    other = Watcher(node)
+    node.launch("true", key="j1.a1.n0")
+    node.launch("true", key="j2.a1.n0")
+    for one in (watcher, other):
+        heard = {one.next_key()}
+        while heard != {"j1.a1.n0", "j2.a1.n0"}:
+            heard.add(one.next_key())
+    other.process.kill()
+    other.process.wait()
+
+
+def test_it_leaves_when_its_reader_goes(node: Node) -> None:
+    process = node.start("watch", {})
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"{}\n"
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert list((node.spool / "watch").iterdir()) == []
+
+
+def test_it_leaves_when_the_one_that_called_it_is_killed(node: Node) -> None:
+    reading, writing = os.pipe()
+    shell = subprocess.Popen(
+        ["bash", "-c", '"$@" & echo $!; wait', "-", *node.argv("watch")],
+        stdin=subprocess.PIPE,
+        stdout=writing,
+        bufsize=0,
+    )
+    os.close(writing)
+    # A shell gives its background children no input.
+    text = os.read(reading, 100)
+    shell.kill()
+    shell.wait()
+    pid = int(text.split()[0])
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the watcher leaves")
+    os.close(reading)
+
+
+def test_the_pipe_of_a_killed_watcher_is_removed(node: Node) -> None:
+    one = Watcher(node)
+    one.process.kill()
+    one.process.wait()
+    assert len(list((node.spool / "watch").iterdir())) == 1
+    node.launch("true")
+    node.ended()
+    eventually(lambda: not list((node.spool / "watch").iterdir()), "its pipe is removed")
