@@ -14,9 +14,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
-_NAME = re.compile(r"carrel-t(\d+)\Z")
+_NAME = re.compile(r"carrel-t(\d+)-\d+\Z")
+_made = count()
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def test_account() -> Iterator[Account]:
         yield own_account()
         return
     remove_left_over()
-    name = f"carrel-t{os.getpid()}"
+    name = f"carrel-t{os.getpid()}-{next(_made)}"
     # `*` and not `!`: sshd without PAM takes an account locked with `!` for closed.
     subprocess.run(
         ["useradd", "--create-home", "--shell", "/bin/bash", "--password", "*", name], check=True
