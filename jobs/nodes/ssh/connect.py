@@ -237,7 +237,7 @@ def _login_error(wire: Wire, hop: SshAddress, error: Exception | None) -> NodeEr
         return LoginRefused(f"{hop.login}: the key is accepted, but sshd asks for more ({more}).")
     if isinstance(error, paramiko.BadAuthenticationType):
         return LoginRefused(f"{hop.login}: sshd allows no login by key for this account.")
-    if isinstance(error, paramiko.AuthenticationException):
+    if wire.is_active() or isinstance(error, paramiko.AuthenticationException):
         return LoginRefused(f"{hop.login}: sshd does not accept Carrel's key.")
     if isinstance(error, OSError) and not isinstance(error, EOFError):
         return ConnectionLost(f"{hop.place}: the connection broke during the login: {error}.")

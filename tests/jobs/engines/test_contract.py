@@ -18,7 +18,7 @@ _jobs = count(1)
 
 def a_launch(place: Path, script: str, **changes: object) -> Launch:
     fields: dict[str, object] = {
-        "key": run_key(next(_jobs), 1, 0),
+        "key": run_key(next(_jobs), 1, 0, "0"),
         "script": script,
         "environment": {},
         "tasks": ({},),

@@ -142,9 +142,15 @@ def test_a_server_that_signs_with_sha1_only(scratch: Path, account: Account) -> 
 
 def test_login_refused(sshd: Sshd, tmp_path: Path) -> None:
     stranger = generate_key(tmp_path / "key")
-    error = fails(SshTransport(sshd.address(), stranger), LoginRefused, sshd.user)
+    transport = SshTransport(sshd.address(), stranger)
+    error = fails(transport, LoginRefused, sshd.user, "does not accept Carrel's key")
     assert "authorized_keys" in error.advice
     fails(at(sshd, user="no-such-account"), LoginRefused, "no-such-account")
+
+
+def test_sshd_hangs_up_during_the_login(scratch: Path, account: Account) -> None:
+    with Sshd(scratch / "sshd", options=("MaxAuthTries 0",), account=account) as sshd:
+        fails(sshd.transport(), LoginRefused, "Too many authentication failures")
 
 
 def test_login_by_key_is_off(scratch: Path, account: Account) -> None:
