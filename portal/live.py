@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
 
@@ -49,7 +49,7 @@ class Hub:
         self._queues: set[asyncio.Queue[str]] = set()
         self._listener: asyncio.Task[None] | None = None
 
-    async def topics(self) -> AsyncIterator[frozenset[str]]:
+    async def topics(self) -> AsyncGenerator[frozenset[str], None]:
         """Yield sets of changed topics; an empty set as a sign of life."""
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=10_000)
         self._queues.add(queue)

@@ -22,6 +22,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from portal.actions import signin
 from portal.forms.account import NameForm, NewPasswordForm, OtherPasswordForm, SignInForm
 from portal.models import User
+from portal.views.requests import PageRequest
 
 BY_LINK = "signed_in_by_link"
 """In the session of whoever came by a one-time link: may set a password without the old one."""
@@ -36,7 +37,7 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.htmx and not request.user.is_authenticated:
+        if request.headers.get("HX-Request") and not request.user.is_authenticated:
             return HttpResponseClientRefresh()
         return super().dispatch(request, *args, **kwargs)
 
@@ -44,7 +45,7 @@ class SignIn(LoginView):
 @login_not_required
 @never_cache
 @require_safe
-def link(request: HttpRequest, token: str) -> HttpResponse:
+def link(request: PageRequest, token: str) -> HttpResponse:
     """Ask before the link is used up, so that a preview of it in a chat does not do so."""
     person = signin.look(token=token, now=timezone.now())
     return _link_page(request, {"person": person, "token": token})
@@ -54,7 +55,7 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
 @never_cache
 @require_POST
 @sensitive_post_parameters("token")
-def enter(request: HttpRequest) -> HttpResponse:
+def enter(request: PageRequest) -> HttpResponse:
     """Redeem a one-time link. Its token comes in the body, never in an address."""
     person = signin.redeem(token=request.POST.get("token", ""), now=timezone.now())
     if person is None:
@@ -69,7 +70,7 @@ def enter(request: HttpRequest) -> HttpResponse:
     return redirect("overview")
 
 
-def _link_page(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
+def _link_page(request: PageRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
     response = render(request, "account/link.html", context, status=status)
     response["Referrer-Policy"] = "no-referrer"
     return response
@@ -77,10 +78,9 @@ def _link_page(request: HttpRequest, context: dict[str, Any], status: int = 200)
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_post_parameters()
-def account(request: HttpRequest) -> HttpResponse:
+def account(request: PageRequest) -> HttpResponse:
     """Name and password; each form is sent by itself."""
     person = request.user
-    assert isinstance(person, User)
     sent = request.POST.get("form")
     name = NameForm(request.POST if sent == "name" else None, instance=person)
     kind = NewPasswordForm if _may_set_anew(request, person) else OtherPasswordForm
@@ -102,7 +102,7 @@ def account(request: HttpRequest) -> HttpResponse:
     return render(request, "account/account.html", context, status=422 if wrong else 200)
 
 
-def _may_set_anew(request: HttpRequest, person: User) -> bool:
+def _may_set_anew(request: PageRequest, person: User) -> bool:
     return not person.has_usable_password() or bool(request.session.get(BY_LINK))
 
 

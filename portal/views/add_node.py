@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
@@ -22,6 +22,7 @@ from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
 from portal.forms.nodes import AddNodeForm
 from portal.views.nodes import for_managers, summary
+from portal.views.requests import PageRequest
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Hop:
 
 @for_managers
 @require_http_methods(["GET", "HEAD", "POST"])
-def add_node(request: HttpRequest) -> HttpResponse:
+def add_node(request: PageRequest) -> HttpResponse:
     """The form; after it one page per machine to confirm its key; then the node."""
     form = AddNodeForm(request.POST or None)
     if not form.is_valid() or "back" in request.POST:
@@ -62,7 +63,7 @@ def _hops(data: dict[str, Any]) -> list[Hop]:
 
 
 def _confirm(
-    request: HttpRequest, form: AddNodeForm, hops: list[Hop], confirmed: list[str]
+    request: PageRequest, form: AddNodeForm, hops: list[Hop], confirmed: list[str]
 ) -> HttpResponse:
     hop = hops[len(confirmed)]
     known = zip(hops, confirmed, strict=False)
@@ -86,7 +87,7 @@ def _confirm(
 
 
 def _add(
-    request: HttpRequest, form: AddNodeForm, hops: list[Hop], confirmed: list[str]
+    request: PageRequest, form: AddNodeForm, hops: list[Hop], confirmed: list[str]
 ) -> HttpResponse:
     data = form.cleaned_data
     try:
@@ -110,7 +111,7 @@ def _add(
 
 
 def _form_page(
-    request: HttpRequest,
+    request: PageRequest,
     form: AddNodeForm,
     *,
     error: NodeError | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
 from django.utils import timezone
@@ -17,9 +17,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.actions import nodes as actions
 from portal.actions import practice
 from portal.forms.nodes import DrainForm
-from portal.models import Node, Partition, User
+from portal.models import Node, Partition
 from portal.queries import nodes
 from portal.queries.rights import may_manage_nodes
+from portal.views.requests import PageRequest
 
 View = Callable[..., HttpResponse]
 
@@ -28,7 +29,7 @@ def for_managers(view: View) -> View:
     """Only whoever may manage nodes."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not may_manage_nodes(request.user):
             raise PermissionDenied("Only administrators of the lab manage its nodes.")
         return view(request, *args, **kwargs)
@@ -37,7 +38,7 @@ def for_managers(view: View) -> View:
 
 
 @require_safe
-def nodes_page(request: HttpRequest) -> HttpResponse:
+def nodes_page(request: PageRequest) -> HttpResponse:
     """The page, or only its list when htmx asks."""
     wanted = nodes.Filter.read(request.GET)
     page, shown = nodes.page(wanted=wanted, number=request.GET.get("page", "1"), now=timezone.now())
@@ -52,7 +53,7 @@ def nodes_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def node_page(request: HttpRequest, name: str) -> HttpResponse:
+def node_page(request: PageRequest, name: str) -> HttpResponse:
     """One node, or only its live part when htmx asks."""
     template = "nodes/node.html#now" if request.htmx else "nodes/node.html"
     return render(request, template, _node_context(name) | {"drain_form": DrainForm()})
@@ -73,10 +74,10 @@ def _node_context(name: str) -> dict[str, Any]:
 
 @for_managers
 @require_POST
-def probe(request: HttpRequest, name: str) -> HttpResponse:
+def probe(request: PageRequest, name: str) -> HttpResponse:
     """Ask the machine again what it is and has."""
     node = actions.probe(
-        node=get_object_or_404(Node, name=name), actor=_person(request), now=timezone.now()
+        node=get_object_or_404(Node, name=name), actor=request.user, now=timezone.now()
     )
     if node.problem:
         messages.error(request, f"{node.name} could not be probed: {node.problem}")
@@ -87,7 +88,7 @@ def probe(request: HttpRequest, name: str) -> HttpResponse:
 
 @for_managers
 @require_POST
-def drain(request: HttpRequest, name: str) -> HttpResponse:
+def drain(request: PageRequest, name: str) -> HttpResponse:
     """Let nothing more start there."""
     node = get_object_or_404(Node, name=name)
     form = DrainForm(request.POST)
@@ -95,7 +96,7 @@ def drain(request: HttpRequest, name: str) -> HttpResponse:
         context = _node_context(name) | {"drain_form": form}
         return render(request, "nodes/node.html", context, status=422)
     reason = form.cleaned_data["reason"]
-    if actions.drain(node=node, reason=reason, actor=_person(request), now=timezone.now()):
+    if actions.drain(node=node, reason=reason, actor=request.user, now=timezone.now()):
         messages.success(request, f"{name} is drained: what runs goes on, nothing more starts.")
     else:
         messages.info(request, f"{name} was drained already.")
@@ -104,10 +105,10 @@ def drain(request: HttpRequest, name: str) -> HttpResponse:
 
 @for_managers
 @require_POST
-def resume(request: HttpRequest, name: str) -> HttpResponse:
+def resume(request: PageRequest, name: str) -> HttpResponse:
     """Let jobs start there again."""
     node = get_object_or_404(Node, name=name)
-    if actions.resume(node=node, actor=_person(request), now=timezone.now()):
+    if actions.resume(node=node, actor=request.user, now=timezone.now()):
         messages.success(request, f"{name} takes jobs again.")
     else:
         messages.info(request, f"{name} was not drained.")
@@ -116,13 +117,13 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
 
 @for_managers
 @require_http_methods(["GET", "HEAD", "POST"])
-def remove(request: HttpRequest, name: str) -> HttpResponse:
+def remove(request: PageRequest, name: str) -> HttpResponse:
     """Say what would happen; do it when confirmed."""
     node = get_object_or_404(Node, name=name)
     if request.method != "POST":
         return render(request, "nodes/remove.html", {"node": node, "parts": nodes.jobs_now(node)})
     try:
-        actions.remove(node=node, actor=_person(request), now=timezone.now())
+        actions.remove(node=node, actor=request.user, now=timezone.now())
     except actions.NodeBusy as error:
         messages.error(request, error.message)
         return redirect("node", name)
@@ -132,9 +133,9 @@ def remove(request: HttpRequest, name: str) -> HttpResponse:
 
 @for_managers
 @require_POST
-def remove_practice(request: HttpRequest) -> HttpResponse:
+def remove_practice(request: PageRequest) -> HttpResponse:
     """Take the practice lab away."""
-    practice.remove(actor=_person(request), now=timezone.now())
+    practice.remove(actor=request.user, now=timezone.now())
     if Node.objects.filter(simulated=True).exists():
         messages.info(
             request,
@@ -150,11 +151,6 @@ def summary(node: Node) -> str:
     """What a probe found, in a few words."""
     gpus = node.gpus.filter(present=True).count()
     return f"{gpus} GPU{'' if gpus == 1 else 's'}, {node.cpus} CPUs, {node.memory_mib:,} MiB"
-
-
-def _person(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)
-    return request.user
 
 
 urlpatterns = [

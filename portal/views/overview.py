@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from portal.models import User
 from portal.queries import gpus, nodes, overview
+from portal.views.requests import PageRequest
 
 
 @require_safe
-def overview_page(request: HttpRequest) -> HttpResponse:
+def overview_page(request: PageRequest) -> HttpResponse:
     """The page, or the one part of it that changed (`?part=lab`, `?part=jobs`) for htmx."""
     part = request.GET.get("part") if request.htmx else None
     if part == "lab":
@@ -36,14 +36,12 @@ def _lab() -> dict[str, Any]:
     }
 
 
-def _jobs(request: HttpRequest) -> dict[str, Any]:
-    person = request.user
-    assert isinstance(person, User)
+def _jobs(request: PageRequest) -> dict[str, Any]:
     return {
-        "open_jobs": overview.open_jobs(user=person),
-        "ended_jobs": overview.ended_jobs(user=person),
-        "counts": overview.counts(user=person),
-        "steps": overview.first_steps(user=person),
+        "open_jobs": overview.open_jobs(user=request.user),
+        "ended_jobs": overview.ended_jobs(user=request.user),
+        "counts": overview.counts(user=request.user),
+        "steps": overview.first_steps(user=request.user),
     }
 
 
