@@ -20,7 +20,11 @@ def launches_of(parts: Sequence[Allocation], *, now: datetime) -> list[Launch]:
     """
     gangs: dict[int, list[Allocation]] = defaultdict(list)
     attempts = {part.attempt_id for part in parts}
-    for part in Allocation.objects.filter(attempt__in=attempts).select_related("node"):
+    for part in (
+        Allocation.objects.filter(attempt__in=attempts)
+        .select_related("node")
+        .order_by("attempt", "rank")
+    ):
         gangs[part.attempt_id].append(part)
     held: dict[int, list[str]] = defaultdict(list)
     for allocation_id, uuid in (
@@ -29,7 +33,20 @@ def launches_of(parts: Sequence[Allocation], *, now: datetime) -> list[Launch]:
         .values_list("allocation_id", "gpu__uuid")
     ):
         held[allocation_id].append(uuid)
-    return [_launch(part, gangs[part.attempt_id], held, now) for part in parts]
+    arrays = _indices({part.attempt.job.array_id for part in parts} - {None})
+    return [
+        _launch(part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()), now)
+        for part in parts
+    ]
+
+
+def _indices(array_ids: set[int | None]) -> dict[int | None, tuple[int, ...]]:
+    """All indices of these arrays, ascending."""
+    found: dict[int | None, list[int]] = defaultdict(list)
+    rows = Job.objects.filter(array_id__in=array_ids).order_by("array_index")
+    for array_id, index in rows.values_list("array_id", "array_index"):
+        found[array_id].append(index or 0)
+    return {array_id: tuple(indices) for array_id, indices in found.items()}
 
 
 def checkpoint_dir(job: Job, node: Node) -> str:
@@ -41,8 +58,13 @@ def checkpoint_dir(job: Job, node: Node) -> str:
 
 
 def _launch(
-    part: Allocation, gang: list[Allocation], held: dict[int, list[str]], now: datetime
+    part: Allocation,
+    gang: list[Allocation],
+    held: dict[int, list[str]],
+    array_indices: tuple[int, ...],
+    now: datetime,
 ) -> Launch:
+    """`gang` is in rank order."""
     job = part.attempt.job
     spec = from_dict(job.spec | {"script": job.script.text})
     attempt = environment.Attempt(
@@ -58,6 +80,7 @@ def _launch(
         restarts=part.attempt.number - 1,
         array_id=job.array_id,
         array_index=job.array_index,
+        array_indices=array_indices,
     )
     out, err = (
         environment.expand(pattern, attempt, part.rank) if pattern else None

@@ -9,13 +9,14 @@ from datetime import timedelta
 from django.db.models import F, Prefetch, Q
 
 from jobs import lifecycle
-from jobs.lifecycle import State
+from jobs.lifecycle import Reason, State
 from jobs.scheduler.snapshot import DependencyState, Gpu, Node, Pending, Running, Snapshot
 from jobs.spec import Dependency, DependencyKind, JobSpec
 from jobs.spec_json import from_dict
 from portal import models
 from portal.models import Allocation, Job, Lease
 
+HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
 """Waiting jobs looked at in one pass, in order of submission: a pass is bounded."""
 
@@ -69,17 +70,18 @@ def _node(row: models.Node, held: list[Allocation], holders: dict[int, int]) -> 
 
 def _running() -> tuple[Running, ...]:
     jobs = Job.objects.filter(state__in=lifecycle.ACTIVE)
-    places: dict[int, list[int]] = defaultdict(list)
-    for job_id, node_id in Allocation.objects.filter(attempt__ended_at=None).values_list(
-        "attempt__job_id", "node_id"
-    ):
-        places[job_id].append(node_id)
+    places: dict[int, list[Allocation]] = defaultdict(list)
+    open_parts = Allocation.objects.filter(attempt__ended_at=None).select_related("attempt")
+    for part in open_parts.order_by("node_id"):
+        places[part.attempt.job_id].append(part)
     return tuple(
         Running(
             id=job.pk,
             ends_by=(job.started_at or job.submitted_at) + timedelta(seconds=job.walltime_s),
-            node_ids=tuple(sorted(places[job.pk])),
+            node_ids=tuple(part.node_id for part in places[job.pk]),
             array_id=job.array_id,
+            cpus_per_node=max((part.cpus for part in places[job.pk]), default=0),
+            memory_mib_per_node=max((part.memory_mib for part in places[job.pk]), default=0),
         )
         for job in jobs.only("started_at", "submitted_at", "walltime_s", "array_id")
     )
@@ -127,6 +129,7 @@ def _waiting(
         walltime_s=row.walltime_s,
         partition=row.partition.name,
         held=row.held,
+        hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
         begin_at=spec.begin_at,
         deadline_at=spec.deadline_at,
         dependency=_together([state for _, state in judged]),
