@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from jobs.scheduler.fit import count, memory
@@ -84,7 +85,7 @@ def form_values(spec: JobSpec) -> dict[str, str | bool]:
 def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """(name, text) of what was set beyond the usual, for reading."""
     asked = spec.resources
-    warning = spec.warning and f"signal {spec.warning.number}, {spec.warning.before_s} s before"
+    warning = spec.warning
     shown: dict[str, str | None] = {
         "Tasks per node": str(asked.tasks_per_node) if asked.tasks_per_node > 1 else None,
         "Features": " and ".join(asked.features),
@@ -94,10 +95,14 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Environment": variables(spec.environment),
         "Array": indices(spec.array) if spec.array else None,
         "Depends on": waits(spec.dependencies),
-        "Begins at": spec.begin_at and f"{spec.begin_at:%F %H:%M} {spec.begin_at.tzname()}",
-        "Deadline": spec.deadline_at and f"{spec.deadline_at:%F %H:%M} {spec.deadline_at.tzname()}",
+        "Begins at": _moment(spec.begin_at),
+        "Deadline": _moment(spec.deadline_at),
         "Output to": spec.stdout,
         "Errors to": spec.stderr,
-        "Warning": warning,
+        "Warning": f"signal {warning.number}, {warning.before_s} s before" if warning else None,
     }
     yield from ((name, text) for name, text in shown.items() if text)
+
+
+def _moment(when: datetime | None) -> str | None:
+    return f"{when:%F %H:%M} {when.tzname()}" if when else None

@@ -81,7 +81,6 @@ class SubmitForm(forms.Form):
         required=False, label="Or a script file", help_text="Takes the place of the script above."
     )
     command = forms.CharField(required=False, strip=False, widget=forms.Textarea)
-    checkpoint = forms.ChoiceField(required=False, label="Go on from", choices=[("", "the start")])
     nonce = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, user: User, checkpoints: Iterable[Any] = (), **kwargs: Any):
@@ -94,10 +93,10 @@ class SubmitForm(forms.Form):
         self.fields["environment"].widget = forms.Textarea(attrs={"rows": 3})
         self.fields["command"].widget.attrs["rows"] = 2
         self.fields["held"].widget = forms.CheckboxInput(check_test=lambda value: value == "on")
-        self.fields["checkpoint"].choices = [
-            ("", "the start"),
-            *((str(row.pk), f"{row.name} on {row.node}") for row in checkpoints),
-        ]
+        starts = [(str(row.pk), f"{row.name} on {row.node}") for row in checkpoints]
+        self.fields["checkpoint"] = forms.ChoiceField(
+            required=False, label="Go on from", choices=[("", "the start"), *starts]
+        )
         self.initial.setdefault("nonce", secrets.token_urlsafe(16))
         self.resource_errors: list[str] = []
         self.line_errors: list[SpecError] = []
@@ -122,7 +121,7 @@ class SubmitForm(forms.Form):
 
     def clean_script_file(self) -> str:
         """The file's text."""
-        file: UploadedFile | None = self.cleaned_data["script_file"]
+        file: UploadedFile[Any] | None = self.cleaned_data["script_file"]
         if not file:
             return ""
         if (file.size or 0) > MAX_SCRIPT_BYTES:
@@ -130,11 +129,12 @@ class SubmitForm(forms.Form):
                 f"The file has {file.size:,} bytes; at most {MAX_SCRIPT_BYTES:,} are allowed."
             )
         try:
-            return file.read().decode()
+            text: str = file.read().decode()
         except UnicodeDecodeError as problem:
             raise forms.ValidationError(
                 f"The file is no text in UTF-8: look at byte {problem.start:,}."
             ) from problem
+        return text
 
     def clean(self) -> dict[str, Any]:
         """A file takes the script's place, and is shown there if the page comes back."""
@@ -142,8 +142,7 @@ class SubmitForm(forms.Form):
         text = found.get("script_file")
         if text:
             found["script"] = text
-            self.data = self.data.copy()
-            self.data["script"] = text
+            self.data = {**self.data.dict(), "script": text}  # type: ignore[attr-defined]
         elif _untouched(found.get("script")) and (found.get("command") or "").strip():
             found["script"] = ""
         return found

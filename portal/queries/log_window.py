@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from jobs.engines.contract import LogRange
 from portal.models import Allocation
@@ -118,8 +117,3 @@ def _letter_start(data: bytes, end: int) -> int:
         if byte & 0x80 == 0:
             break
     return end
-
-
-def pieces(read: Read, size: int, length: int) -> list[Callable[[], LogRange]]:
-    """Calls that read the first `size` bytes one range after the other."""
-    return [partial(read, at, min(length, size - at)) for at in range(0, size, length)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
@@ -103,7 +104,7 @@ class Filter:
         """Whether anything but the order differs from the plain page."""
         return replace(self, sort="") != Filter()
 
-    def url(self, **changes: str | bool) -> str:
+    def url(self, **changes: Any) -> str:
         """The query string of this filter with changes: `?state=ended&mine=1`, or `?`."""
         wanted = replace(self, **changes) if changes else self
         named = {
@@ -119,18 +120,34 @@ class _BoundedPaginator(Paginator):
 
     @cached_property
     def count(self) -> int:
-        return self.object_list.order_by()[: COUNTED + 1].count()  # type: ignore[union-attr]
+        jobs: QuerySet[Job] = self.object_list  # type: ignore[assignment]
+        return jobs.order_by()[: COUNTED + 1].count()
 
 
-def page(*, wanted: Filter, user: User, number: str) -> tuple[Paginator, list[Job], int]:
+@dataclass(frozen=True)
+class Position:
+    """`place` of `of` jobs that wait for their turn in the same partition; 1 is next."""
+
+    place: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job of the list; `position` is None for one that does not wait for its turn."""
+
+    job: Job
+    position: Position | None
+
+
+def page(*, wanted: Filter, user: User, number: str) -> tuple[Paginator[Job], list[Row], int]:
     """The paginator, the jobs of one page (with what a row shows) and the page's number."""
     paginator = _BoundedPaginator(_found(wanted, user), PAGE_SIZE)
     shown = paginator.get_page(number)
     jobs = list(shown.object_list)
     places = positions([job for job in jobs if job.waiting])
-    for job in jobs:
-        job.position = places.get(job.pk)
-    return paginator, jobs, shown.number
+    rows = [Row(job, places.get(job.pk)) for job in jobs]
+    return paginator, rows, shown.number
 
 
 def _found(wanted: Filter, user: User) -> QuerySet[Job]:
@@ -190,14 +207,6 @@ def with_row_parts(jobs: QuerySet[Job]) -> QuerySet[Job]:
     return jobs.select_related("owner", "project", "partition").prefetch_related(
         Prefetch("attempts", attempts)
     )
-
-
-@dataclass(frozen=True)
-class Position:
-    """`place` of `of` jobs that wait for their turn in the same partition; 1 is next."""
-
-    place: int
-    of: int
 
 
 def positions(jobs: list[Job]) -> dict[int, Position]:

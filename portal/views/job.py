@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
@@ -17,13 +17,14 @@ from portal.actions.hold import hold, release
 from portal.models import Job
 from portal.queries import job as query
 from portal.queries import queue, rights
+from portal.views.requests import PageRequest
 
 MOST_WATCHED = 50
 """Nodes of a gang whose samples make its open page look again."""
 
 
 @require_safe
-def job_page(request: HttpRequest, pk: int) -> HttpResponse:
+def job_page(request: PageRequest, pk: int) -> HttpResponse:
     """The whole page, or the live part that `?part=` names."""
     found = _job(pk)
     match request.GET.get("part"):
@@ -81,7 +82,7 @@ def _record(job: Job) -> dict[str, Any]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def cancel_job(request: HttpRequest, pk: int) -> HttpResponse:
+def cancel_job(request: PageRequest, pk: int) -> HttpResponse:
     """Ask for confirmation; end it when it was given."""
     found = _changeable(request, pk)
     if request.method != "POST":
@@ -98,7 +99,7 @@ def cancel_job(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def hold_job(request: HttpRequest, pk: int) -> HttpResponse:
+def hold_job(request: PageRequest, pk: int) -> HttpResponse:
     """Keep it from starting."""
     found = _changeable(request, pk)
     if hold(job=found, actor=request.user, now=timezone.now()):
@@ -109,7 +110,7 @@ def hold_job(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-def release_job(request: HttpRequest, pk: int) -> HttpResponse:
+def release_job(request: PageRequest, pk: int) -> HttpResponse:
     """Let it wait for its turn again."""
     found = _changeable(request, pk)
     if release(job=found, actor=request.user, now=timezone.now()):
@@ -119,7 +120,7 @@ def release_job(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("job", pk=pk)
 
 
-def _changeable(request: HttpRequest, pk: int) -> Job:
+def _changeable(request: PageRequest, pk: int) -> Job:
     found = _job(pk)
     if not rights.may_act_on_job(request.user, found):
         raise PermissionDenied(

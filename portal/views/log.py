@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from asgiref.sync import sync_to_async
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
@@ -20,6 +20,7 @@ from portal.queries import job as query
 from portal.queries import log_search, log_window
 from portal.queries.logs import MAX_RANGE
 from portal.views.log_text import plain, to_html
+from portal.views.requests import PageRequest
 
 GONE = "The log is no longer where it was kept."
 GONE_ADVICE = "Its file was removed from Carrel's archive; nothing brings it back."
@@ -33,7 +34,7 @@ class _NoRun(Exception):
     """There is no log yet, or none of that rank."""
 
 
-def _open(request: HttpRequest, pk: int) -> tuple[Job, query.Run, log_window.Read]:
+def _open(request: PageRequest, pk: int) -> tuple[Job, query.Run, log_window.Read]:
     job = query.find(pk)
     if job is None:
         raise Http404(f"There is no job {pk}.")
@@ -43,7 +44,7 @@ def _open(request: HttpRequest, pk: int) -> tuple[Job, query.Run, log_window.Rea
     return job, run, log_window.reader(run.allocation)
 
 
-def _offset(request: HttpRequest, name: str) -> int | None:
+def _offset(request: PageRequest, name: str) -> int | None:
     """A byte position from the URL; None when it is not given or is no number."""
     text = request.GET.get(name, "")
     if not (text.isascii() and text.isdigit()):
@@ -52,7 +53,7 @@ def _offset(request: HttpRequest, name: str) -> int | None:
 
 
 @require_safe
-def job_log(request: HttpRequest, pk: int) -> HttpResponse:
+def job_log(request: PageRequest, pk: int) -> HttpResponse:
     """The log's end, the lines before `?before=` or those around `?at=`.
 
     A page of its own, or the part of the job's page when htmx asks.
@@ -102,7 +103,7 @@ def _problem(error: Exception) -> dict[str, str]:
 
 
 @require_safe
-def log_range(request: HttpRequest, pk: int) -> HttpResponse:
+def log_range(request: PageRequest, pk: int) -> HttpResponse:
     """What follows `?offset=` or comes before `?before=`, as JSON with escaped HTML.
 
     {start, next, size, more, lines, open}; when the node does not answer, status 503 with
@@ -132,7 +133,7 @@ def log_range(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
-def log_search_view(request: HttpRequest, pk: int) -> HttpResponse:
+def log_search_view(request: PageRequest, pk: int) -> HttpResponse:
     """Lines that hold `?q=`, from byte `?from=` on."""
     template = "job/log_search.html#found" if request.htmx else "job/log_search.html"
     words = request.GET.get("q", "")[: log_search.MAX_NEEDLE]
@@ -158,7 +159,7 @@ def _shown(match: log_search.Match) -> dict[str, Any]:
 
 
 @require_safe
-def log_download(request: HttpRequest, pk: int) -> HttpResponse:
+def log_download(request: PageRequest, pk: int) -> HttpResponse | StreamingHttpResponse:
     """The whole log as it is now, streamed range by range."""
     try:
         job, run, read = _open(request, pk)

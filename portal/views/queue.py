@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
 from jobs.lifecycle import State
 from portal.queries import queue
+from portal.views.requests import PageRequest
 
 STATE_CHOICES = (
     ("", "Waiting and running"),
@@ -30,15 +31,15 @@ SORT_CHOICES = (
 
 
 @require_safe
-def queue_page(request: HttpRequest) -> HttpResponse:
+def queue_page(request: PageRequest) -> HttpResponse:
     """The page, or only its list when htmx asks."""
     wanted = queue.Filter.read(request.GET)
-    paginator, jobs, number = queue.page(
+    paginator, rows, number = queue.page(
         wanted=wanted, user=request.user, number=request.GET.get("page", "1")
     )
     context = {
         "filter": wanted,
-        "jobs": jobs,
+        "rows": rows,
         "page": paginator.page(number),
         "counted_all": paginator.count <= queue.COUNTED,
         "counts": queue.open_counts(user=request.user),

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
@@ -21,6 +21,7 @@ from portal.forms.submit import FIRST_SCRIPT, MORE, PLAIN, SubmitForm
 from portal.models import Checkpoint, Job
 from portal.queries import job as query
 from portal.queries import rights, room
+from portal.views.requests import PageRequest
 
 _SETTINGS = {
     "name": "name",
@@ -44,7 +45,7 @@ _SETTINGS = {
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def submit_page(request: HttpRequest) -> HttpResponse:
+def submit_page(request: PageRequest) -> HttpResponse:
     """The empty form; or take a job in."""
     if request.method != "POST":
         initial = {"script": FIRST_SCRIPT}
@@ -53,7 +54,7 @@ def submit_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def relaunch(request: HttpRequest, pk: int) -> HttpResponse:
+def relaunch(request: PageRequest, pk: int) -> HttpResponse:
     """The form filled with a job's settings; with `?checkpoint=` it goes on from that one."""
     old = query.find(pk)
     if old is None:
@@ -85,7 +86,7 @@ def _settings_of(old: Job, now: datetime) -> dict[str, Any]:
 
 
 def _take(
-    request: HttpRequest, form: SubmitForm, old: Job | None, saved: list[Checkpoint] | None = None
+    request: PageRequest, form: SubmitForm, old: Job | None, saved: list[Checkpoint] | None = None
 ) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, old, saved, status=422)
@@ -119,14 +120,14 @@ def _take(
 
 
 @require_POST
-def check_page(request: HttpRequest) -> HttpResponse:
+def check_page(request: PageRequest) -> HttpResponse:
     """What is wrong with the form as typed, and what it would ask for: a part of the page."""
     form = SubmitForm(request.POST, user=request.user)
     form.is_valid()
     return render(request, "submit/check.html", _judge(request, form))
 
 
-def _judge(request: HttpRequest, form: SubmitForm) -> dict[str, Any]:
+def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
     now = timezone.now()
     script = form.cleaned_data.get("script", "")
     overrides = form.overrides
@@ -174,7 +175,7 @@ def _said(script: str, now: datetime) -> dict[str, str]:
 
 
 def _page(
-    request: HttpRequest,
+    request: PageRequest,
     form: SubmitForm,
     old: Job | None = None,
     saved: list[Checkpoint] | None = None,

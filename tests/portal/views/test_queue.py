@@ -21,7 +21,7 @@ HTMX = {"HX-Request": "true"}
 def names(client: Client, query: str = "") -> list[str]:
     response = client.get(f"{URL}{query}")
     assert response.status_code == 200
-    return [job.name for job in response.context["jobs"]]
+    return [row.job.name for row in response.context["rows"]]
 
 
 def test_a_stranger_is_asked_to_sign_in(client: Client, db: None):
@@ -105,7 +105,7 @@ def test_every_order_keeps_every_job(as_alice: Client, alice: User, project: Pro
 def test_what_is_no_filter_is_said_and_left_out(as_alice: Client, alice: User, project: Project):
     cast.job(alice, project)
     response = as_alice.get(f"{URL}?state=HAPPY&sort=luck&array=x")
-    assert len(response.context["jobs"]) == 1
+    assert len(response.context["rows"]) == 1
     assert "There is no state &#x27;HAPPY&#x27;" in response.text
     assert "There is no order &#x27;luck&#x27;" in response.text
     assert "is not the number of an array" in response.text
@@ -119,8 +119,10 @@ def test_the_place_in_the_queue_counts_who_competes(
     cast.job(bob, project, name="held", held=True, reason=Reason.HELD_USER, submitted_at=ago[4])
     cast.job(bob, project, name="later", reason=Reason.BEGIN_TIME, submitted_at=ago[3])
     cast.job(alice, project, name="mine", submitted_at=ago[2])
-    jobs = as_alice.get(URL).context["jobs"]
-    places = {job.name: job.position and (job.position.place, job.position.of) for job in jobs}
+    places = {
+        row.job.name: row.position and (row.position.place, row.position.of)
+        for row in as_alice.get(URL).context["rows"]
+    }
     assert places == {"next": (1, 2), "held": None, "later": None, "mine": (2, 2)}
 
 
@@ -147,7 +149,7 @@ def test_pages_are_cut_by_the_database(as_alice: Client, alice: User, project: P
     for number in range(53):
         cast.job(alice, project, name=f"n{number}")
     first = as_alice.get(URL)
-    assert len(first.context["jobs"]) == 50
+    assert len(first.context["rows"]) == 50
     assert "Jobs 1 to 50 of 53" in first.text
     assert len(names(as_alice, "?page=2")) == 3
     assert len(names(as_alice, "?page=99")) == 3
