@@ -132,7 +132,10 @@ class Pool:
                 self._retire_all()
                 self._give_back(connection)
                 if fresh:
-                    raise ConnectionLost(f"{self._place} hung up right after the login.") from None
+                    error = ConnectionLost(f"{self._place} hung up right after the login.")
+                    with self._changed:
+                        self._back_off(error)
+                    raise error from None
             except BaseException:
                 self._give_back(connection)
                 raise
@@ -159,10 +162,11 @@ class Pool:
 
     def _may_open(self, now: float) -> bool:
         """Whether the caller shall connect. Raises the last error while backing off."""
-        if self._opening or len(self._connections) >= MAX_CONNECTIONS:
+        alive = [c for c in self._connections if not c.retired]
+        if self._opening or len(alive) >= MAX_CONNECTIONS:
             return False
         if self._last_error is not None and now < self._retry_at:
-            if self._connections:
+            if alive:
                 return False  # those that live will have room again
             raise type(self._last_error)(self._last_error.message)
         return True
@@ -214,15 +218,14 @@ class Pool:
             self._changed.wait(min(0.05, deadline.left))
 
     def _drop_unusable(self) -> None:
-        """Forget connections that ended by themselves, or were retired, once nobody uses them."""
+        """Let go of connections that ended by themselves or were retired and are not in use."""
         for connection in self._connections:
             if not connection.wire.is_active():
                 connection.retired = True
-        gone = [c for c in self._connections if c.retired]
-        self._connections = [c for c in self._connections if not c.retired]
+        gone = [c for c in self._connections if c.retired and not c.used]
+        self._connections = [c for c in self._connections if c not in gone]
         for connection in gone:
-            if not connection.used:
-                hang_up(connection.wires)
+            hang_up(connection.wires)
 
     def _retire_all(self) -> None:
         """A peer that went silent took every connection with it: do not try them one by one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -164,3 +165,32 @@ def test_closing_ends_what_runs(own_sshd: Sshd) -> None:
         transport.close()
         with pytest.raises(ConnectionLost):
             running.result(20)
+
+
+def test_closing_ends_what_runs_beside_a_missed_deadline(own_sshd: Sshd) -> None:
+    transport = own_sshd.transport()
+    lines = transport.follow(python(programs.TICK))
+    assert next(lines) == b"tick"
+    with pytest.raises(DeadlineExceeded):
+        transport.run(["sleep", "600"], timeout_s=0.3)
+    assert next(lines) == b"tick"  # it goes on, on the connection that is not used anew
+    assert transport.run(HELLO).stdout == b"hello\n"
+    assert own_sshd.connections_served() == 2
+    transport.close()
+    with pytest.raises(ConnectionLost):
+        list(lines)
+
+
+def test_after_a_fork_each_has_connections_of_its_own(own_sshd: Sshd) -> None:
+    transport = own_sshd.transport()
+    transport.run(HELLO)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if transport.run(HELLO).stdout == b"hello\n" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert transport.run(HELLO).stdout == b"hello\n"
+    assert own_sshd.connections_served() == 2
+    transport.close()
