@@ -26,6 +26,18 @@
     if (event.persisted) restore.splice(0).forEach((undo) => undo());
   });
 
+  // A page that is no longer told of changes says so, but not for a hiccup.
+  const offline = document.getElementById("offline");
+  let lost;
+  document.addEventListener("htmx:sseError", () => {
+    lost ??= setTimeout(() => { offline.hidden = false; }, 4000);
+  });
+  document.addEventListener("htmx:sseOpen", () => {
+    clearTimeout(lost);
+    lost = undefined;
+    offline.hidden = true;
+  });
+
   // Copy what stands beside the button.
   for (const button of document.querySelectorAll("[data-copy]")) {
     if (!navigator.clipboard) continue;
