@@ -60,6 +60,13 @@ class Tile:
         return self.allocation.attempt.job if self.allocation else None
 
     @property
+    def pip(self) -> str:
+        """The one word for it where there is room for a dot only."""
+        if self.strangers:
+            return "odd"
+        return "idle" if self.idle else str(self.use)
+
+    @property
     def odd(self) -> bool:
         return self.idle or bool(self.strangers)
 
@@ -100,10 +107,13 @@ def _idle(gpu: Gpu, held: Allocation) -> bool:
     return not gpu.utilization_pct and not any(p["run_key"] == held.key for p in gpu.processes)
 
 
-def with_leases() -> QuerySet[Gpu]:
-    """GPUs that are there, by index, each with who holds it, in two queries."""
+def with_leases(*, jobs: bool = True) -> QuerySet[Gpu]:
+    """GPUs that are there, by index, each with who holds it, in two queries.
+
+    Without `jobs`, only that and since when it is held is known, which is quicker.
+    """
     leases = Lease.objects.filter(released_at=None).select_related(
-        "allocation__attempt__job__owner"
+        "allocation__attempt__job__owner" if jobs else "allocation"
     )
     return (
         Gpu.objects.filter(present=True)

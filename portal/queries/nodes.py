@@ -92,7 +92,7 @@ def strip(*, now: datetime) -> list[NodeView]:
         default=Value(0),
         output_field=IntegerField(),
     )
-    found = _with_gpus(Node.objects.select_related("partition")).order_by(ailing, "name")
+    found = _with_gpus(Node.objects.all(), jobs=False).order_by(ailing, "name")
     return [view(node, now) for node in found[:STRIP_SIZE]]
 
 
@@ -138,5 +138,7 @@ def events(node: Node) -> list[Event]:
     return list(node.events.select_related("actor").order_by("-id")[:EVENTS])
 
 
-def _with_gpus(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    return nodes.prefetch_related(Prefetch("gpus", gpus.with_leases(), to_attr="present_gpus"))
+def _with_gpus(nodes: QuerySet[Node], *, jobs: bool = True) -> QuerySet[Node]:
+    return nodes.prefetch_related(
+        Prefetch("gpus", gpus.with_leases(jobs=jobs), to_attr="present_gpus")
+    )

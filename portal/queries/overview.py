@@ -6,13 +6,13 @@ from django.db.models import Case, IntegerField, QuerySet, Value, When
 
 from jobs.lifecycle import ACTIVE, ENDED, WAITING
 from portal.models import Job, Node, User
-from portal.queries.queue import open_counts, positions, with_row_parts
+from portal.queries.queue import Row, open_counts, positions, with_row_parts
 
 SHOWN = 10
 """Jobs of each list; the queue shows the others."""
 
 
-def open_jobs(*, user: User) -> list[Job]:
+def open_jobs(*, user: User) -> list[Row]:
     """Running and pending jobs, mine first, then those that run, then the oldest."""
     mine = Case(When(owner=user, then=Value(0)), default=Value(1), output_field=IntegerField())
     waits = Case(
@@ -22,18 +22,16 @@ def open_jobs(*, user: User) -> list[Job]:
     return _rows(found.order_by(mine, waits, "submitted_at", "id")[:SHOWN])
 
 
-def ended_jobs(*, user: User) -> list[Job]:
+def ended_jobs(*, user: User) -> list[Row]:
     """The last jobs that ended: mine, and everybody's while I have none."""
     ended = Job.objects.filter(state__in=ENDED).order_by("-ended_at", "-id")
     return _rows(ended.filter(owner=user)[:SHOWN]) or _rows(ended[:SHOWN])
 
 
-def _rows(jobs: QuerySet[Job]) -> list[Job]:
+def _rows(jobs: QuerySet[Job]) -> list[Row]:
     found = list(with_row_parts(jobs))
     places = positions([job for job in found if job.waiting])
-    for job in found:
-        job.position = places.get(job.pk)  # type: ignore[attr-defined]
-    return found
+    return [Row(job, places.get(job.pk)) for job in found]
 
 
 def counts(*, user: User) -> dict[str, int]:

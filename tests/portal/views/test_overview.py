@@ -67,3 +67,11 @@ def test_htmx_gets_the_part_it_asks_for(as_alice: Client, node: Node) -> None:
 def test_removed_nodes_are_not_counted(as_alice: Client, node: Node) -> None:
     Node.objects.update(removed_at=timezone.now())
     assert b"free</b>" not in as_alice.get("/").content
+
+
+def test_a_waiting_job_says_its_place(as_alice: Client, alice: User, project: Project) -> None:
+    cast.job(alice, project, name="first")
+    cast.job(alice, project, name="second")
+    page = as_alice.get("/").content.decode()
+    assert "next of 2" in page
+    assert "2nd of 2" in page
