@@ -7,7 +7,6 @@ temporary file's are not listed: such a file gets its real name when it is whole
 """
 
 import os
-import re
 import stat
 
 from . import processes, state, writing
@@ -23,14 +22,22 @@ DIRECTORY_SETTLES_S = 10.0
 MAX_ENTRIES = 1000
 MAX_FILES_INSIDE = 10000
 _TEMPORARY = (".tmp", ".part", ".partial", ".temp", "~")
-_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")
-_DIGITS = re.compile(r"\d{1,18}")
+_DIGITS = "0123456789"
+_MOST_DIGITS = 18
 
 
 def step_of(name: str) -> "int | None":
     """The last number in a name, its extension apart: 500 for `epoch=3-step=500.ckpt`."""
-    numbers = _DIGITS.findall(_EXTENSION.sub("", name))
-    return int(numbers[-1]) if numbers else None
+    stem, dot, extension = name.rpartition(".")
+    if dot and extension[:1].isalpha():
+        name = stem
+    end = len(name)
+    while end and name[end - 1] not in _DIGITS:
+        end -= 1
+    start = end
+    while start and name[start - 1] in _DIGITS and end - start < _MOST_DIGITS:
+        start -= 1
+    return int(name[start:end]) if end else None
 
 
 def is_temporary(name: str) -> bool:

@@ -1,10 +1,9 @@
 """When a run has to end, and how far its ending has gone."""
 
 import os
-import signal
 import time
 
-from . import processes
+from . import processes, signals
 from .writing import Witness
 
 TYPE_CHECKING = False
@@ -48,7 +47,7 @@ class Ending:
         """Note a demand; whether the signal is to be sent. A repeated demand never gives more
         time and never sends a signal twice: to many programs the second one is an order to
         drop everything."""
-        if number == signal.SIGKILL:
+        if number == signals.SIGKILL:
             kill_at = 0.0
         self.kill_at = min(self.kill_at, kill_at)
         if number in self._sent:

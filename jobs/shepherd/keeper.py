@@ -1,62 +1,104 @@
-"""The outer guard of a run: waits for the inner one, the minder, and does its duty if it is
-killed. Both adopt orphans; either alone is enough to end everything that the run started.
+"""The outer guard of the runs of one launch: waits for the inner ones, their minders, and does
+a minder's duty if it is killed. Both adopt orphans; either alone is enough to end everything
+that a run started.
 """
 
 import os
-import signal
 
-from . import guard, minder, processes, watch, writing
+from . import guard, minder, processes, signals, watch, writing
+from .line import Line
 from .spool import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+IGNORED = (signals.SIGHUP, signals.SIGINT, signals.SIGTERM)
 """A guard leaves when its run has ended and for no other wish."""
 
 
-class Line:
-    """The way back to the launcher, while it waits: one short line tells that a run started."""
-
-    def __init__(self, fd: int, index: int) -> None:
-        self.fd = fd
-        self.index = index
-
-    def tell(self, started_at: float) -> None:
-        """Tell when it started."""
-        try:
-            os.write(self.fd, ("%d %r\n" % (self.index, started_at)).encode("ascii"))
-        except OSError:
-            pass  # The launcher has gone; the state files tell the same.
-
-    def hang_up(self) -> None:
-        """Nothing more will be said."""
-        os.close(self.fd)
-
-
-def keep(run: Run, spec: "dict[str, Any]", line: Line, null: int) -> None:
-    """Be the keeper; never returns."""
+def keep(begins: "list[tuple[Run, dict[str, Any], Line]]", null: int) -> None:
+    """Be the keeper of these runs, each with what to run and a line back; never returns."""
     os.setsid()
     for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+        signals.handle(number, signals.IGNORE)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    adopts = guard.adopt_orphans()
-    me = os.getpid()
-    inner = os.fork()
-    if inner == 0:
-        try:
-            minder.mind(run, spec, line, null, me)
-        except BaseException as error:
-            _confess(run, error)
-        finally:
-            os._exit(1)
-    line.hang_up()
-    _, status = os.waitpid(inner, 0)
-    if status != 0 and run.read("exit.json") is None:
-        _stand_in(run, status, adopts)
+    me = Keeper()
+    for run, spec, line in begins:
+        me.start(run, spec, line, null)
+    if begins:
+        begins[0][2].hang_up()
+    while me.minders:
+        me.wait()
     os._exit(0)
+
+
+class Keeper:
+    """The minders by their process numbers, and what to do when one is killed."""
+
+    def __init__(self) -> None:
+        self.adopts = guard.adopt_orphans()
+        self.minders: "dict[int, Run]" = {}
+        self.witness = writing.Witness(None)
+
+    def start(self, run: Run, spec: "dict[str, Any]", line: Line, null: int) -> None:
+        """Start a run's minder. If that fails, the run ends as one that could not start."""
+        keeper = os.getpid()
+        try:
+            inner = os.fork()
+        except OSError as error:
+            if run.take("begun", "never.launch_failed"):
+                run.finish("launch_failed", "cannot start a process: %s" % error.strerror)
+            return
+        if inner == 0:
+            try:
+                minder.mind(run, spec, line, null, keeper)
+            except BaseException as error:
+                _confess(run, error)
+            finally:
+                os._exit(1)
+        self.minders[inner] = run
+
+    def wait(self) -> None:
+        """Sleep until somebody dies. Orphans come to us only from a minder that was killed."""
+        pid, status = os.waitpid(-1, 0)
+        run = self.minders.pop(pid, None)
+        if run is not None and status != 0 and run.read("exit.json") is None:
+            self._stand_in(run, status)
+
+    def _stand_in(self, run: Run, status: int) -> None:
+        """A minder was killed: end all that it left to us, then say so."""
+        started = run.read("started.json") or {}
+        self.witness = writing.Witness(started.get("checkpoint_dir"))
+        processes.end_descendants(self._reap, self.witness.look, sparing=self.minders)
+        if not self.adopts:
+            processes.end_marked(run.dir)
+        if run.take("begun", "never.launch_failed"):
+            run.finish("launch_failed", "the launch failed before the run could begin")
+        elif run.read("exit.json") is None:
+            how = (
+                "by signal %d" % os.WTERMSIG(status)
+                if os.WIFSIGNALED(status)
+                else "by %s" % (run.read("failure.json") or {}).get("error", "itself")
+            )
+            run.finish(
+                "lost",
+                "the process that watched it ended %s; all its processes were killed" % how,
+                torn=self.witness.close(),
+            )
+        watch.notify(run.spool, run.key)
+
+    def _reap(self) -> bool:
+        """Take in dead orphans; whether any is left. Dead minders wait for their turn."""
+        orphans = [pid for pid in processes.children(os.getpid()) if pid not in self.minders]
+        left = False
+        for orphan in orphans:
+            pid, status = os.waitpid(orphan, os.WNOHANG)
+            left = left or pid == 0
+            if pid:
+                self.witness.reaped(pid, status)
+        return left
 
 
 def _confess(run: Run, error: BaseException) -> None:
@@ -65,41 +107,3 @@ def _confess(run: Run, error: BaseException) -> None:
         run.write("failure.json", {"error": "%s: %s" % (type(error).__name__, error)})
     except OSError:
         pass
-
-
-def _stand_in(run: Run, status: int, adopts: bool) -> None:
-    """The minder was killed: end all that it left to us, then say so."""
-    witness = writing.Witness(_checkpoint_dir(run))
-    processes.end_descendants(lambda: _reap(witness), witness.look)
-    if not adopts:
-        processes.end_marked(run.dir)
-    if run.take("begun", "never.launch_failed"):
-        run.finish("launch_failed", "the launch failed before the run could begin")
-    elif run.read("exit.json") is None:
-        how = (
-            "by signal %d" % os.WTERMSIG(status)
-            if os.WIFSIGNALED(status)
-            else "by %s" % (run.read("failure.json") or {}).get("error", "itself")
-        )
-        run.finish(
-            "lost",
-            "the process that watched it ended %s; all its processes were killed" % how,
-            torn=witness.close(),
-        )
-    watch.notify(run.spool, run.key)
-
-
-def _checkpoint_dir(run: Run) -> "str | None":
-    started = run.read("started.json")
-    return started["checkpoint_dir"] if started else None
-
-
-def _reap(witness: "writing.Witness") -> bool:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return False
-        if pid == 0:
-            return True
-        witness.reaped(pid, status)

@@ -5,19 +5,19 @@ Output: `launched`, in the same order: `key`, `accepted`, `started_at`, `message
 """
 
 import gc
-import json
 import os
 import select
 import time
 
 from . import keeper, state
+from .line import Line
 from .spool import BadKey, Run, Spool, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-ANSWER_WITHIN_S = 10.0
+ANSWER_WITHIN_S = 25.0
 _DEFAULTS: "dict[str, Any]" = {
     "environment": {},
     "tasks": [{}],
@@ -37,30 +37,44 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Claim, prepare and start each run; wait a moment for word of each."""
     _let_go_of_strangers()
     spool.prepare()
+    presence = spool.announce_launcher()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     hear, tell = os.pipe()
-    launches = request["launches"]
-    claimed: "dict[int, Run]" = {}
+    begins: "list[tuple[Run, dict[str, Any], Line]]" = []
+    asked: "dict[int, Run]" = {}
     answers = []
-    if hasattr(gc, "freeze"):
-        gc.freeze()  # Memory that the guards never touch stays shared with all of them.
-    for index, given in enumerate(launches):
+    for index, given in enumerate(request["launches"]):
         answer = {"key": given.get("key"), "accepted": True, "started_at": None, "message": ""}
         answers.append(answer)
         try:
             run = spool.run(given.get("key"))
-            _launch(run, given, keeper.Line(tell, index), null)
-            claimed[index] = run
-        except (BadKey, OSError, KeyError) as error:
+            spec = _claim(run, given)
+            asked[index] = run
+        except (BadKey, OSError, KeyError, ValueError) as error:
             answer["accepted"] = False
             answer["message"] = "not launched: %s" % _in_words(error)
+            continue
+        if spec is not None:
+            begins.append((run, spec, Line(tell, index)))
+    _start(begins, null)
     os.close(tell)
     for index, started_at in _heard(hear).items():
         answers[index]["started_at"] = started_at
-    for index, run in claimed.items():
+    os.unlink(presence)
+    for index, run in asked.items():
         if answers[index]["started_at"] is None:
             _tell_known(run, answers[index])
     return {"launched": answers}
+
+
+def _start(begins: "list[tuple[Run, dict[str, Any], Line]]", null: int) -> None:
+    if hasattr(gc, "freeze"):
+        gc.freeze()  # Memory that the guards never touch stays shared with all of them.
+    if begins and os.fork() == 0:
+        try:
+            keeper.keep(begins, null)
+        finally:
+            os._exit(1)
 
 
 def _in_words(error: Exception) -> str:
@@ -77,25 +91,19 @@ def _let_go_of_strangers() -> None:
                 pass  # The listing itself.
 
 
-def _launch(run: Run, given: "dict[str, Any]", line: "keeper.Line", null: int) -> None:
-    """Start it unless its directory is there already."""
+def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":
+    """What to run, or None when it was launched before: the directory is the guard."""
     spec = dict(_DEFAULTS)
     spec.update(given)
-    script = spec.pop("script")
+    # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
+    script = spec.pop("script").encode("utf-8", "surrogateescape")
     spec["walltime_s"] = int(spec["walltime_s"])
     try:
         os.mkdir(run.dir, 0o700)
     except FileExistsError:
-        return
-    run.take("claim", run.identity(os.getpid()))
-    # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
-    _write(run.path("script"), script.encode("utf-8", "surrogateescape"), 0o700)
-    _write(run.path("spec.json"), json.dumps(spec).encode("ascii"), 0o600)
-    if os.fork() == 0:
-        try:
-            keeper.keep(run, spec, line, null)
-        finally:
-            os._exit(1)
+        return None
+    _write(run.path("script"), script, 0o700)
+    return spec
 
 
 def _write(path: str, data: bytes, mode: int) -> None:

@@ -6,10 +6,9 @@ many bytes of a JSON object; its end is never waited for. Output: one JSON objec
 SPOOL is an absolute path or starts with `~/`.
 """
 
-import json
 import os
 
-from . import spool
+from . import spool, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def _request() -> "dict[str, Any]":
             raise BadInput("the first line must be the input's length in bytes")
     if not digits or int(digits) > MAX_INPUT:
         raise BadInput("the input's length must be from 2 to %d bytes" % MAX_INPUT)
-    value = json.loads(_read_exactly(int(digits)).decode("utf-8"))
+    value = wire.loads(_read_exactly(int(digits)).decode("utf-8"))
     if not isinstance(value, dict):
         raise BadInput("the input must be one JSON object")
     return value
@@ -68,7 +67,7 @@ def main(arguments: "list[str]") -> None:
         answer = _answer(arguments)
     except Exception as error:  # The caller gets an answer, whatever it is.
         answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
-    data = json.dumps(answer).encode("ascii") + b"\n"
+    data = wire.dumps(answer) + b"\n"
     try:
         while data:
             data = data[os.write(1, data) :]

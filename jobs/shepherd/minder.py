@@ -3,19 +3,17 @@ ends what has to be ended and writes down how it ended."""
 
 import os
 import select
-import signal
 import time
 
-from . import guard, output, processes, tasks, watch
+from . import guard, output, processes, signals, tasks, watch
 from .ending import Ending, Limits, record
+from .line import Line
 from .spool import Run
 from .writing import Witness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from .keeper import Line
 
 CHECKPOINT_LOOK_S = 1.0
 SETTLED_AFTER_S = 2.2
@@ -32,17 +30,17 @@ def _nothing(number: int, frame: object) -> None:
     """Only to be woken up."""
 
 
-def mind(run: Run, spec: "dict[str, Any]", line: "Line", null: int, keeper: int) -> None:
+def mind(run: Run, spec: "dict[str, Any]", line: Line, null: int, keeper: int) -> None:
     """Be the minder; never returns."""
     os.setsid()
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken)
-    signal.signal(signal.SIGCHLD, _nothing)
-    signal.signal(signal.SIGUSR1, _nothing)
+    signals.set_wakeup_fd(woken)
+    signals.handle(signals.SIGCHLD, _nothing)
+    signals.handle(signals.SIGUSR1, _nothing)
     adopts = guard.adopt_orphans()
-    if not run.take("begun", run.identity(os.getpid(), keeper)):
+    if not run.take("begun", run.spool.identity(os.getpid(), keeper)):
         os._exit(0)  # Somebody decided that it shall not begin.
     try:
         me = Minder(run, spec, wake, adopts)
@@ -194,7 +192,7 @@ class Minder:
             self._signal(number, "warned")
         if self.limits.walltime_is_over(now):
             message = "its walltime of %d s is over" % self.spec["walltime_s"]
-            self._end("walltime", message, signal.SIGTERM, self.spec["grace_s"])
+            self._end("walltime", message, signals.SIGTERM, self.spec["grace_s"])
         if self.limits.memory_is_due(now) and (
             self.ending is None or self.ending.cause != "memory"
         ):
@@ -205,14 +203,14 @@ class Minder:
                     used,
                     self.spec["memory_mib"],
                 )
-                self._end("memory", message, signal.SIGKILL, 0)
+                self._end("memory", message, signals.SIGKILL, 0)
 
     def _end(self, cause: str, message: str, number: int, grace_s: float) -> None:
         """Begin to end the run, or hurry it up when that has begun. A repeat changes nothing."""
         if self.ending is None:
             self.log.say("%s: sending signal %d" % (message, number))
             self.ending = Ending(cause, message)
-        if self.ending.hears(number, clock() + grace_s) and number != signal.SIGKILL:
+        if self.ending.hears(number, clock() + grace_s) and number != signals.SIGKILL:
             self._signal(number, cause)
 
     def _signal(self, number: int, why: str) -> None:
@@ -223,7 +221,7 @@ class Minder:
         self.witness.active = True
         for group in self.groups:
             if processes.send_group(group, number):
-                processes.send_group(group, signal.SIGCONT)
+                processes.send_group(group, signals.SIGCONT)
 
     def _look_around(self, now: float) -> None:
         """Notice new checkpoints; see who closes what he wrote before he dies."""
@@ -250,7 +248,7 @@ class Minder:
         if self.living:
             if self.ending is None and self._first_failed() is not None:
                 message = "one of its tasks failed"
-                self._end("exited", message, signal.SIGTERM, self.spec["grace_s"])
+                self._end("exited", message, signals.SIGTERM, self.spec["grace_s"])
             return False
         if self.ending is None:
             return True

@@ -1,6 +1,5 @@
 """A run's output: one log of everything, with a cap, and the files that the user asked for."""
 
-import collections
 import os
 
 from .spool import write_all
@@ -10,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TAIL_BYTES = 256 * 1024
+_TAIL_ROOM = 4 * TAIL_BYTES
 _CHUNK = 65536
 _CHUNKS_AT_ONCE = 32
 
@@ -32,8 +32,7 @@ class Log:
         self.problem = ""
         self._at_line_start = True
         self._left_out = 0
-        self._tail: "collections.deque[bytes]" = collections.deque()
-        self._tail_bytes = 0
+        self._tail = bytearray()
 
     def write(self, data: bytes) -> None:
         """Append output; what is over the cap waits in the tail."""
@@ -57,14 +56,12 @@ class Log:
     def finish(self) -> None:
         """Put the kept end after the cap; nothing may be written afterwards."""
         if self._left_out:
-            left_out = self._left_out - self._tail_bytes
-            kept = b"".join(self._tail)
-            extra = max(0, len(kept) - TAIL_BYTES)
+            kept = bytes(self._tail[-TAIL_BYTES:])
             self.say(
                 "log cap of %s reached: %s left out here; the last %s follow"
-                % (in_words(self.cap), in_words(left_out + extra), in_words(len(kept) - extra))
+                % (in_words(self.cap), in_words(self._left_out - len(kept)), in_words(len(kept)))
             )
-            self._append(kept[extra:])
+            self._append(kept)
         os.close(self.fd)
 
     def _append(self, data: bytes) -> None:
@@ -80,10 +77,9 @@ class Log:
 
     def _keep(self, data: bytes) -> None:
         self._left_out += len(data)
-        self._tail.append(data)
-        self._tail_bytes += len(data)
-        while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
-            self._tail_bytes -= len(self._tail.popleft())
+        self._tail += data
+        if len(self._tail) > _TAIL_ROOM:
+            del self._tail[:-TAIL_BYTES]
 
 
 class Copy:

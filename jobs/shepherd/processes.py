@@ -2,12 +2,13 @@
 
 import os
 import pwd
-import signal
 import time
+
+from . import signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
 # Runs on through a suspend, as walltime must. Named in `time` only since Python 3.7.
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
@@ -88,37 +89,30 @@ def table() -> "dict[int, Stat]":
     return found
 
 
-def below(root: int, among: "dict[int, Stat]") -> "list[int]":
-    """All descendants of a process, by a table."""
-    children: "dict[int, list[int]]" = {}
-    for entry in among.values():
-        children.setdefault(entry.ppid, []).append(entry.pid)
-    found = []
-    waiting = [root]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            found.append(child)
-            waiting.append(child)
+def children(parent: int) -> "list[int]":
+    """A process's children, without reading every other process where the kernel tells."""
+    found: "list[int]" = []
+    try:
+        threads = os.listdir("/proc/%d/task" % parent)
+    except OSError:
+        return found
+    for thread in threads:
+        text = read_proc("/proc/%d/task/%s/children" % (parent, thread), 1 << 20)
+        if text is None and _lacks_children():
+            return [entry.pid for entry in table().values() if entry.ppid == parent]
+        found.extend(int(word) for word in (text or b"").split())
     return found
 
 
-def descendants(root: int) -> "list[int]":
-    """All descendants of a process, without reading every other process where it can."""
-    if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
-        return below(root, table())
-    found: "list[int]" = []
-    waiting = [root]
-    while waiting:
-        parent = waiting.pop()
-        try:
-            threads = os.listdir("/proc/%d/task" % parent)
-        except OSError:
-            continue
-        for thread in threads:
-            text = read_proc("/proc/%d/task/%s/children" % (parent, thread), 1 << 20)
-            children = [int(word) for word in (text or b"").split()]
-            found.extend(children)
-            waiting.extend(children)
+def _lacks_children() -> bool:
+    return not os.path.exists("/proc/self/task/%d/children" % os.getpid())
+
+
+def descendants(root: int, sparing: "Container[int]" = ()) -> "list[int]":
+    """All descendants of a process, but for some children and theirs."""
+    found = [pid for pid in children(root) if pid not in sparing]
+    for pid in found:
+        found.extend(children(pid))  # The loop goes on over what is added.
     return found
 
 
@@ -141,35 +135,38 @@ def send_group(group: int, number: int) -> bool:
     return True
 
 
-def freeze(root: int) -> "list[int]":
-    """Stop all descendants until no new one appears, so that nobody runs away by forking."""
+def freeze(sparing: "Container[int]") -> "list[int]":
+    """Stop all our descendants until no new one appears, so that nobody runs away by forking."""
     seen: "list[int]" = []
     known: "set[int]" = set()
     for _ in range(100):
-        new = [pid for pid in descendants(root) if pid not in known]
+        new = [pid for pid in descendants(os.getpid(), sparing) if pid not in known]
         if not new:
             break
         for pid in new:
-            send(pid, signal.SIGSTOP)
+            send(pid, signals.SIGSTOP)
         seen.extend(new)
         known.update(new)
     return seen
 
 
 def end_descendants(
-    reap: "Callable[[], bool]", note: "Callable[[list[int]], None]", root: "int | None" = None
+    reap: "Callable[[], bool]",
+    note: "Callable[[list[int]], None]",
+    sparing: "Container[int]" = (),
 ) -> None:
     """Kill every descendant of this process, which must be their subreaper, and wait.
 
     `reap` takes in the dead and tells whether children are left. `note` hears of the frozen
-    ones before they are killed. Returns only when none is left.
+    ones before they are killed. `sparing` are children to leave alone, with all theirs. Returns
+    only when no other is left.
     """
     pause = 0.001
     while reap():
-        found = freeze(root or os.getpid())
+        found = freeze(sparing)
         note(found)
         for pid in found:
-            send(pid, signal.SIGKILL)
+            send(pid, signals.SIGKILL)
         time.sleep(pause)
         pause = min(pause * 2, 0.25)
 
@@ -207,7 +204,7 @@ def end_marked(run_dir: str, patience_s: float = 5.0) -> "list[int]":
         found = marked(run_dir)
         if not found or time.monotonic() > deadline:
             return found
-        for number in (signal.SIGSTOP, signal.SIGKILL):
+        for number in (signals.SIGSTOP, signals.SIGKILL):
             for pid in found + [child for parent in found for child in descendants(parent)]:
                 send(pid, number)
         time.sleep(0.01)

@@ -2,8 +2,9 @@
 
 import os
 import select
-import signal
 import time
+
+from . import signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Program:
             os.dup2(null, 0)
             os.dup2(writing, 1)
             os.dup2(writing, 2)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signals.handle(signals.SIGPIPE, signals.DEFAULT)
             os.execve(self.argv[0], self.argv, dict(os.environ, LC_ALL="C"))
         finally:
             os._exit(127)
@@ -89,7 +90,7 @@ class Program:
     def _drop(self) -> None:
         """Kill it and do not wait: in an uninterruptible sleep it may not die for hours."""
         try:
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self._pid, signals.SIGKILL)
         except OSError:
             pass
         os.close(self._fd)

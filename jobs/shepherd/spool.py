@@ -3,8 +3,7 @@
 `SPOOL/runs/KEY/` holds, in the order of a run's life:
 
 - the directory itself: `mkdir` is the guard against a second launch of the same key;
-- `claim` (a symbolic link): the launcher's identity;
-- `spec.json`, `script`: what to run;
+- `script`: what to run (its environment is not kept, for it may hold secrets);
 - `begun` (a symbolic link): the one decision. It is either the guards' identity, taken by the
   minder before it starts anything, or `never.CAUSE`, taken by whoever decided that nothing shall;
 - `started.json`, `log`, `seen.json` (which checkpoints were found complete);
@@ -12,15 +11,17 @@
 - `closing` (a symbolic link): its tasks have been sent a signal;
 - `exit.json`: the end; everything else is complete before it appears.
 
-A symbolic link is created together with its content and never twice: no other file is so
-cheap and so atomic on every file system, NFS included.
+While a `launch` is under way its identity is in `SPOOL/launchers/`; without one there, a run
+that has not begun never will.
+
+A symbolic link is created together with its content and never twice: no other file is so cheap
+and so atomic on every file system, NFS included.
 """
 
-import json
 import os
 import time
 
-from . import processes
+from . import processes, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Spool:
         self.path = os.path.realpath(path)
         self.runs = os.path.join(self.path, "runs")
         self.watchers = os.path.join(self.path, "watch")
+        self.launchers = os.path.join(self.path, "launchers")
         self.boot_id = self._boot_id()
 
     def _boot_id(self) -> str:
@@ -88,9 +90,40 @@ class Spool:
 
     def prepare(self) -> None:
         """Make the directories, for this account alone."""
-        for path in (self.runs, self.watchers):
+        for path in (self.runs, self.watchers, self.launchers):
             if not os.path.isdir(path):
                 os.makedirs(path, 0o700, exist_ok=True)
+
+    def identity(self, *pids: int) -> str:
+        """Processes of this boot, so that no later one is taken for them:
+        `pid.start.pid.start.boot`."""
+        pairs = ["%d.%d" % (pid, processes.start_time(pid)) for pid in pids]
+        return ".".join(pairs + [self.boot_id])
+
+    def is_of_this_boot(self, identity: str) -> bool:
+        """Whether the processes it names are of the machine's present boot."""
+        return identity.split(".")[-1] == self.boot_id
+
+    def alive(self, identity: str) -> "list[int]":
+        """Which of the very processes that it names still run."""
+        if not self.is_of_this_boot(identity):
+            return []
+        words = [int(word) for word in identity.split(".")[:-1]]
+        pairs = zip(words[::2], words[1::2])
+        return [pid for pid, start in pairs if processes.is_alive(pid, start)]
+
+    def announce_launcher(self) -> str:
+        """Say that this process is launching; the path to remove when it is done."""
+        for name in os.listdir(self.launchers):
+            if self.is_of_this_boot(name) and not self.alive(name):
+                os.unlink(os.path.join(self.launchers, name))  # It was killed.
+        path = os.path.join(self.launchers, self.identity(os.getpid()))
+        os.symlink("launch", path)
+        return path
+
+    def is_launching(self) -> bool:
+        """Whether any launch is under way on this machine."""
+        return any(self.alive(name) for name in os.listdir(self.launchers))
 
     def run(self, key: str) -> "Run":
         """The run of that key, whether it exists or not; raises BadKey."""
@@ -116,7 +149,7 @@ class Run:
     def read(self, name: str) -> "dict[str, Any] | None":
         """A state file; None when it is not there or was cut off by a crash."""
         try:
-            value = json.loads(read_file(self.path(name)).decode("utf-8"))
+            value = wire.loads(read_file(self.path(name)).decode("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
         return value if isinstance(value, dict) else None
@@ -126,7 +159,7 @@ class Run:
         temporary = self.path(".%s.%d" % (name, os.getpid()))
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            write_all(fd, json.dumps(value).encode("ascii"))
+            write_all(fd, wire.dumps(value))
         finally:
             os.close(fd)
         os.rename(temporary, self.path(name))
@@ -152,24 +185,6 @@ class Run:
             self.take(name, text)
         except OSError:
             pass
-
-    def identity(self, *pids: int) -> str:
-        """Processes of this boot, so that no later one is taken for them:
-        `pid.start.pid.start.boot`."""
-        pairs = ["%d.%d" % (pid, processes.start_time(pid)) for pid in pids]
-        return ".".join(pairs + [self.spool.boot_id])
-
-    def is_of_this_boot(self, identity: str) -> bool:
-        """Whether the processes it names are of the machine's present boot."""
-        return identity.split(".")[-1] == self.spool.boot_id
-
-    def alive(self, identity: str) -> "list[int]":
-        """Which of the very processes that it names still run."""
-        if not self.is_of_this_boot(identity):
-            return []
-        words = [int(word) for word in identity.split(".")[:-1]]
-        pairs = zip(words[::2], words[1::2])
-        return [pid for pid, start in pairs if processes.is_alive(pid, start)]
 
     def log_bytes(self) -> int:
         """The log's length."""

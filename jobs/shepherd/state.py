@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CLAIM_PATIENCE_S = 10
 NEVER = "never."
 _WHY_NEVER = {
     "stopped": "stopped before it began",
@@ -55,7 +54,7 @@ def look(run: Run) -> Look:
         return _exited(run, end)
     begun = run.link("begun")
     if begun is None:
-        if _is_being_launched(run):
+        if run.spool.is_launching():
             return Look("unknown", "it is just being launched")
         # Whoever takes the link decides. If the launch lives after all, it will see this.
         run.take("begun", NEVER + "launch_failed")
@@ -63,7 +62,7 @@ def look(run: Run) -> Look:
     if begun.startswith(NEVER):
         cause = begun[len(NEVER) :]
         return _exited(run, run.read("exit.json") or run.finish(cause, _WHY_NEVER[cause]))
-    guards = run.alive(begun)
+    guards = run.spool.alive(begun)
     if guards:
         return _running(run, guards, int(begun.split(".")[0]))
     # They may have finished their work between our two looks.
@@ -85,21 +84,13 @@ def _exited(run: Run, end: "dict[str, Any]") -> Look:
     return seen
 
 
-def _is_being_launched(run: Run) -> bool:
-    claim = run.link("claim")
-    if claim is not None:
-        return bool(run.alive(claim))
-    # Between making the directory and the claim is an instant, unless the launcher died there.
-    return time.time() - os.stat(run.dir).st_mtime < CLAIM_PATIENCE_S
-
-
 def _bury(run: Run, begun: str) -> Look:
     """Nobody watches it any more: end what is left of it, then say so."""
     left = processes.end_marked(run.dir)
     if left:
         numbers = ", ".join(str(pid) for pid in left)
         return Look("unknown", "its processes cannot be killed: %s" % numbers)
-    if run.is_of_this_boot(begun):
+    if run.spool.is_of_this_boot(begun):
         end = run.finish("lost", "both processes that watched it were killed")
     else:
         now = time.time()

@@ -5,9 +5,8 @@ Input: `stops`, a list of `key`, `signal`, `grace_s`. Output: `stopped`, a list 
 """
 
 import os
-import signal
 
-from . import processes, state
+from . import processes, signals, state
 from .spool import Run, Spool
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def _stop(run: Run, number: int, grace_s: float) -> str:
-    if not 0 < number < signal.NSIG or grace_s < 0:
+    if not 0 < number < signals.MOST or grace_s < 0:
         raise ValueError("stop %s: no signal %d, or a negative grace" % (run.key, number))
     try:
         os.mkdir(run.dir, 0o700)
@@ -42,5 +41,5 @@ def _stop(run: Run, number: int, grace_s: float) -> str:
         run.write("stop.json", {"signal": number, "grace_s": grace_s})
         seen = state.look(run)
         if seen.minder is not None:
-            processes.send(seen.minder, signal.SIGUSR1)
+            processes.send(seen.minder, signals.SIGUSR1)
     return seen.phase

@@ -3,9 +3,8 @@
 import errno
 import os
 import pwd
-import signal
 
-from . import guard, output, processes
+from . import guard, output, processes, signals
 from .spool import Run
 
 TYPE_CHECKING = False
@@ -15,8 +14,12 @@ if TYPE_CHECKING:
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NOT_INHERITED = ("CARREL_", "SSH_")
 """Of the connection that launched it, or of another run: no business of this one."""
-_RESTORED = tuple(
-    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGINT", "SIGTERM")
+_RESTORED = (
+    signals.SIGPIPE,
+    signals.SIGXFSZ,
+    signals.SIGHUP,
+    signals.SIGINT,
+    signals.SIGTERM,
 )
 
 
@@ -162,7 +165,7 @@ def start(
         if os.getppid() != parent:
             os._exit(127)
         for number in _RESTORED:
-            signal.signal(number, signal.SIG_DFL)
+            signals.handle(number, signals.DEFAULT)
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
         os.execve(argv[0], argv, environment)

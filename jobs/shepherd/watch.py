@@ -5,11 +5,11 @@ Named pipes rather than sockets: any path length, and no module to load for it.
 """
 
 import errno
-import json
 import os
 import select
 import time
 
+from . import wire
 from .spool import Spool, write_all
 
 TYPE_CHECKING = False
@@ -111,18 +111,21 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     poll.register(1, 0)  # Errors and hang-ups are always told: our reader has gone.
-    lines = ["{}"]
+    lines = [b"{}\n"]
     spoken_at = float("-inf")
     try:
         while os.getppid() == parent:
             if lines:
-                write_all(1, "".join(line + "\n" for line in lines).encode("ascii"))
+                write_all(1, b"".join(lines))
                 spoken_at = time.monotonic()
             wait = max(0.0, spoken_at + SIGN_OF_LIFE_S - time.monotonic())
             ready = [fd for fd, _ in poll.poll(wait * 1000 + 1)]
             if 1 in ready:
                 break
-            lines = [json.dumps({"key": key}) for key in _keys(pipe)] if ready else ["{}"]
+            keys = _keys(pipe) if ready else []
+            lines = [wire.dumps({"key": key}) + b"\n" for key in keys]
+            if not ready:
+                lines = [b"{}\n"]
     except OSError:
         pass  # Nobody reads any more.
     finally:

@@ -179,7 +179,6 @@ def test_a_launcher_killed_at_any_point_leaves_a_definite_state(node: Node, tmp_
 
 
 def test_a_launcher_killed_right_after_the_guard_counts_as_failed(node: Node) -> None:
-    # Held where it has announced itself and before it launches: its input is not complete.
     node.launch("true", key="j2.a1.n0")
     node.ended("j2.a1.n0")
     node.run_dir().mkdir()

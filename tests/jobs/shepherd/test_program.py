@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +35,16 @@ def test_it_needs_only_the_standard_library(path: Path) -> None:
 def test_the_file_is_named_by_its_content() -> None:
     assert f"shepherd-{shepherd.VERSION}.py" == shepherd.FILENAME
     compile(shepherd.PROGRAM, shepherd.FILENAME, "exec")
+
+
+def test_it_prints_its_own_source(node: Node) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-I", "-S", str(node.program), "source"],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.decode()
+    for path in ON_THE_NODE:
+        assert path.stem == "loader" or path.read_text() in printed
 
 
 def test_what_it_compiles_is_kept_and_private(node: Node) -> None:

@@ -1,0 +1,19 @@
+"""Signals without the `signal` module: its enumerations take as long to load as all else."""
+
+import _signal as _raw  # type: ignore[import-not-found]
+
+SIGHUP: int = _raw.SIGHUP
+SIGINT: int = _raw.SIGINT
+SIGKILL: int = _raw.SIGKILL
+SIGTERM: int = _raw.SIGTERM
+SIGCHLD: int = _raw.SIGCHLD
+SIGCONT: int = _raw.SIGCONT
+SIGSTOP: int = _raw.SIGSTOP
+SIGPIPE: int = _raw.SIGPIPE
+SIGUSR1: int = _raw.SIGUSR1
+SIGXFSZ: int = _raw.SIGXFSZ
+MOST: int = _raw.NSIG
+DEFAULT: object = _raw.SIG_DFL
+IGNORE: object = _raw.SIG_IGN
+handle = _raw.signal
+set_wakeup_fd = _raw.set_wakeup_fd
