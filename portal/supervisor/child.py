@@ -17,6 +17,7 @@ LONGEST_PAUSE_S = 15.0
 STEADY_S = 30.0
 """Whoever ran for so long starts again after the shortest pause."""
 _CHUNK = 65536
+_AT_ONCE = 16 * _CHUNK
 _LONGEST_LINE = 8192
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,13 +31,18 @@ def end_with_parent(number: signal.Signals, parent: int) -> None:
 
 
 class Child:
-    """A part's process, if it runs; `restart_at` is when a dead one is due (monotonic)."""
+    """A part's process, if it runs; `restart_at` is when a dead one is due (monotonic).
+
+    `exit_code` is the last one's, `told` its standard output when that was kept apart.
+    """
 
     def __init__(self, part: Part, environment: Mapping[str, str], *, stdout: int) -> None:
         """`stdout`: `subprocess.STDOUT` joins it to the log, `subprocess.PIPE` keeps it apart."""
         self.part = part
         self.process: subprocess.Popen[bytes] | None = None
         self.restart_at: float | None = None
+        self.exit_code: int | None = None
+        self.told = b""
         self._environment = environment
         self._apart = stdout == subprocess.PIPE
         self._pause_s = FIRST_PAUSE_S
@@ -72,33 +78,30 @@ class Child:
 
     def read_lines(self) -> list[str]:
         """The whole log lines that are there by now."""
-        data = b""
+        data, more = b"", b"-"
         with contextlib.suppress(BlockingIOError):
-            data = os.read(self.log, _CHUNK)
+            while more and len(data) < _AT_ONCE:
+                more = os.read(self.log, _CHUNK)
+                data += more
+            if not more and self._rest + data:
+                data += b"\n"  # the end, in the middle of a line
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest)
             self._rest = b""
         return [line.decode(errors="replace").rstrip() for line in lines]
 
-    def ended(self) -> int | None:
-        """The exit code, once; afterwards the child counts as not running."""
-        if self.process is None or (code := self.process.poll()) is None:
-            return None
-        return code
-
-    def forget(self) -> bytes:
-        """Close a dead process' pipes; returns what it wrote to a standard output kept apart."""
+    def forget(self) -> None:
+        """Close a dead process' pipes, and keep its exit code and what it told."""
         assert self.process is not None
-        told = b""
+        self.exit_code = self.process.returncode
+        if self._apart and self.process.stdout is not None:
+            self.told = self.process.stdout.read()
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
-                if self._apart and stream is self.process.stdout:
-                    told = stream.read()
                 stream.close()
         self.process = None
         self._rest = b""
-        return told
 
     def plan_restart(self, now: float) -> float:
         """Set `restart_at`; returns the pause in seconds."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from jobs.practice.removal import is_removed
 from portal.supervisor import parts
 from portal.supervisor.child import Child
 from portal.supervisor.log import Log
@@ -60,13 +61,11 @@ class House:
         child = Child(parts.setup(), self._where.environment(), stdout=subprocess.PIPE)
         self._children["setup"] = child
         self._begin(child)
-        self.wait_for(lambda: child.ended() is not None)
-        code = child.ended()
-        self._drop("setup")
-        told = child.forget() if code is not None else b""
-        if code != 0 and not self.told_to_stop:
+        if not self.wait_for(lambda: child.process is None):
+            return {}
+        if child.exit_code != 0:
             raise Failed("the setup failed; what it said is above")
-        found: dict[str, Any] = json.loads(told) if code == 0 else {}
+        found: dict[str, Any] = json.loads(child.told)
         return found
 
     def wait_for(self, condition: Callable[[], bool]) -> bool:
@@ -91,8 +90,7 @@ class House:
                 self._carry(key.data)
         now = time.monotonic()
         for child in list(self._children.values()):
-            if child.part.name != "setup":
-                self._look_after(child, now)
+            self._look_after(child, now)
 
     def stop(self) -> None:
         """End all parts, in order. A second signal ends the politeness."""
@@ -121,40 +119,36 @@ class House:
         self._selector.register(child.log, selectors.EVENT_READ, child)
 
     def _carry(self, child: Child) -> None:
-        for line in child.read_lines():
-            if line:
-                self._log.line(child.part.name, line)
+        for line in filter(None, child.read_lines()):
+            self._log.line(child.part.name, line)
 
     def _look_after(self, child: Child, now: float) -> None:
         if child.restart_at is not None and now >= child.restart_at and not self._stopping:
             self._begin(child)
-        code = child.ended()
-        if code is None:
+        if child.process is None or child.process.poll() is None:
             return
-        self._drop(child.part.name)
-        child.forget()
-        if self._stopping:
+        self._let_go(child)
+        code = child.exit_code
+        if self._stopping or child.part.name == "setup":
             return
-        if child.part.name == "practice" and code == 0:
+        if child.part.name == "practice" and is_removed(self._where.practice_dir):
             self._log.say("the practice lab was removed and is switched off")
             return
         pause = child.plan_restart(now)
         where = f" (see {child.part.own_log})" if child.part.own_log else ""
         self._log.say(f"{child.part.name} {_ending(code)}{where}; it starts again in {pause:g} s")
 
-    def _drop(self, name: str) -> None:
-        """Carry a dead child's last lines and let go of its pipe."""
-        child = self._children[name]
-        while lines := child.read_lines():
-            for line in lines:
-                self._log.line(name, line)
+    def _let_go(self, child: Child) -> None:
+        """Carry a dead child's last lines and close its pipes."""
+        self._carry(child)
         self._selector.unregister(child.log)
+        child.forget()
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._signals += 1
 
 
-def _ending(code: int) -> str:
-    if code < 0:
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
