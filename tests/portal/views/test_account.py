@@ -107,7 +107,7 @@ def test_the_token_is_in_no_log_and_no_referrer(
         client.post("/enter/", {"token": token})
         client.post("/enter/", {"token": token})
     assert token not in caplog.text
-    assert page["Referrer-Policy"] == "no-referrer"
+    assert page["Referrer-Policy"] == "strict-origin"
     assert "no-store" in page["Cache-Control"]
 
 
