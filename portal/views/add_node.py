@@ -103,7 +103,7 @@ def _add(
         return _form_page(request, form)
     if node.problem:
         messages.warning(
-            request, f"{node.name} was added but could not be probed yet: {node.problem}"
+            request, f"{node.name} was added but could not be probed yet; see below what to do."
         )
     else:
         messages.success(request, f"{node.name} is a node now: {summary(node)}.")

@@ -80,7 +80,7 @@ def probe(request: PageRequest, name: str) -> HttpResponse:
         node=get_object_or_404(Node, name=name), actor=request.user, now=timezone.now()
     )
     if node.problem:
-        messages.error(request, f"{node.name} could not be probed: {node.problem}")
+        messages.error(request, f"{node.name} could not be probed; see below what to do.")
     else:
         messages.success(request, f"{node.name} was probed: {summary(node)}.")
     return redirect("node", name)
