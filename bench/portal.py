@@ -141,6 +141,7 @@ class Person:
 
     def get(self, path: str) -> str:
         """A page. Raises `PortalFailed` unless it answers 200."""
+        self._connection.close()  # an idle one may have been given up on the other side
         return self._ask("GET", path, None, 200)[0]
 
     def post(self, path: str, fields: Mapping[str, str]) -> str:
