@@ -47,11 +47,23 @@ class Window:
         return self.end < self.size
 
 
+class LogGone(Exception):
+    """The archive no longer has what it kept."""
+
+    message = "The log is no longer where it was kept."
+    advice = "Its file was removed from Carrel's archive; nothing brings it back."
+
+
 def reader(allocation: Allocation) -> Read:
-    """Reads this allocation's log. Its calls raise `jobs.nodes.transport.NodeError`."""
+    """Reads this allocation's log. Its calls raise `LogGone` and `NodeError`."""
 
     def read(offset: int, length: int) -> LogRange:
-        return logs.read(allocation=allocation, offset=offset, length=length)
+        try:
+            return logs.read(allocation=allocation, offset=offset, length=length)
+        except FileNotFoundError as error:
+            if not allocation.log_kept:
+                raise
+            raise LogGone(str(error)) from error
 
     return read
 

@@ -18,12 +18,11 @@ from jobs.nodes.transport import NodeError
 from portal.models import Job
 from portal.queries import job as query
 from portal.queries import log_search, log_window
+from portal.queries.log_window import LogGone
 from portal.queries.logs import MAX_RANGE
 from portal.views.log_text import plain, to_html
 from portal.views.requests import PageRequest
 
-GONE = "The log is no longer where it was kept."
-GONE_ADVICE = "Its file was removed from Carrel's archive; nothing brings it back."
 LARGEST_OFFSET = 2**53
 """What a browser counts to exactly; no log is longer."""
 
@@ -76,7 +75,7 @@ def job_log(request: PageRequest, pk: int) -> HttpResponse:
             window = log_window.before(read, before)
         else:
             window = log_window.tail(read)
-    except (NodeError, FileNotFoundError) as error:
+    except (NodeError, LogGone) as error:
         return render(request, template, context | {"problem": _problem(error)})
     return render(
         request,
@@ -96,29 +95,29 @@ def _address(run: query.Run) -> str:
     return urlencode(named if run.latest else named | {"attempt": run.attempt})
 
 
-def _problem(error: Exception) -> dict[str, str]:
-    if isinstance(error, NodeError):
-        return {"message": error.message, "advice": error.advice}
-    return {"message": GONE, "advice": GONE_ADVICE}
+def _problem(error: NodeError | LogGone) -> dict[str, str]:
+    return {"message": error.message, "advice": error.advice}
 
 
 @require_safe
 def log_range(request: PageRequest, pk: int) -> HttpResponse:
-    """What follows `?offset=` or comes before `?before=`, as JSON with escaped HTML.
+    """What follows `?offset=` or comes before `?before=`, or the end, as JSON with escaped HTML.
 
     {start, next, size, more, lines, open}; when the node does not answer, status 503 with
     {message, advice}.
     """
     try:
         _, _, read = _open(request, pk)
-        before = _offset(request, "before")
+        before, offset = _offset(request, "before"), _offset(request, "offset")
         if before is not None:
             window = log_window.before(read, before)
+        elif offset is not None:
+            window = log_window.since(read, offset)
         else:
-            window = log_window.since(read, _offset(request, "offset") or 0)
+            window = log_window.tail(read)
     except _NoRun:
         return JsonResponse({"message": "There is no log yet.", "advice": ""}, status=404)
-    except (NodeError, FileNotFoundError) as error:
+    except (NodeError, LogGone) as error:
         return JsonResponse(_problem(error), status=503)
     return JsonResponse(
         {
@@ -147,7 +146,7 @@ def log_search_view(request: PageRequest, pk: int) -> HttpResponse:
             found = log_search.find(
                 read, words.encode(errors="replace"), offset=_offset(request, "from") or 0
             )
-        except (NodeError, FileNotFoundError) as error:
+        except (NodeError, LogGone) as error:
             return render(request, template, context | {"problem": _problem(error)})
         context |= {"found": found, "matches": [_shown(match) for match in found.matches]}
     return render(request, template, context)
@@ -166,7 +165,7 @@ def log_download(request: PageRequest, pk: int) -> HttpResponse | StreamingHttpR
         first = read(0, MAX_RANGE)
     except _NoRun:
         raise Http404("There is no log yet.") from None
-    except (NodeError, FileNotFoundError) as error:
+    except (NodeError, LogGone) as error:
         problem = _problem(error)
         return render(request, "job/log.html", {"job": job, "run": run, "problem": problem,
                       "address": _address(run)}, status=503)  # fmt: skip
@@ -191,7 +190,7 @@ async def _stream(read: log_window.Read, first: LogRange) -> AsyncIterator[bytes
     while at < first.size:
         try:
             part = await ahead(at, min(MAX_RANGE, first.size - at))
-        except (NodeError, FileNotFoundError) as error:
+        except (NodeError, LogGone) as error:
             log.warning("a download stopped at byte %d of %d: %s", at, first.size, error)
             return
         if not part.data:

@@ -2,7 +2,8 @@
 // appended. Lines end up in blocks, of which the oldest are let go, so that a page stays small
 // however much a job prints. The server escapes all text; nothing here makes HTML of its own.
 (() => {
-  const MOST_CHARACTERS = 4 * 1024 * 1024;
+  const MOST_CHARACTERS = 1024 * 1024;
+  const TOO_FAR_BEHIND = 512 * 1024;
   const RETRY_MS = 5000;
   const NEAR_PX = 40;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -84,6 +85,10 @@
           this.again = false;
           const found = await this.ask(`offset=${this.next}`);
           if (!this.root.isConnected) return;
+          if (this.follow() && found.size - found.next > TOO_FAR_BEHIND) {
+            this.jump(await this.ask(""));
+            break;
+          }
           this.append(found);
           if (found.more) this.again = true;
         } while (this.again);
@@ -93,6 +98,15 @@
       } finally {
         this.busy = false;
       }
+    }
+
+    // Nobody reads what rushes by: show the end, and let "earlier" bring the rest.
+    jump(found) {
+      for (const block of this.blocks.splice(0)) block.remove();
+      this.size = 0;
+      this.start = found.start;
+      this.append(found);
+      this.showStart();
     }
 
     append(found) {
