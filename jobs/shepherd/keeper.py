@@ -6,29 +6,24 @@ that a run started.
 import os
 
 from . import guard, minder, processes, signals, watch, writing
-from .line import Line
+from .beginning import Beginning
 from .spool import Run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 IGNORED = (signals.SIGHUP, signals.SIGINT, signals.SIGTERM)
 """A guard leaves when its run has ended and for no other wish."""
 
 
-def keep(begins: "list[tuple[Run, dict[str, Any], Line]]", null: int) -> None:
-    """Be the keeper of these runs, each with what to run and a line back; never returns."""
+def keep(beginnings: "list[Beginning]") -> None:
+    """Be the keeper of these runs, at least one; never returns."""
     os.setsid()
     for number in IGNORED:
         signals.handle(number, signals.IGNORE)
     for fd in (0, 1, 2):
-        os.dup2(null, fd)
+        os.dup2(beginnings[0].null, fd)
     me = Keeper()
-    for run, spec, line in begins:
-        me.start(run, spec, line, null)
-    if begins:
-        begins[0][2].hang_up()
+    for beginning in beginnings:
+        me.start(beginning)
+    beginnings[0].hang_up()
     while me.minders:
         me.wait()
     os._exit(0)
@@ -42,9 +37,9 @@ class Keeper:
         self.minders: "dict[int, Run]" = {}
         self.witness = writing.Witness(None)
 
-    def start(self, run: Run, spec: "dict[str, Any]", line: Line, null: int) -> None:
+    def start(self, beginning: Beginning) -> None:
         """Start a run's minder. If that fails, the run ends as one that could not start."""
-        keeper = os.getpid()
+        run, keeper = beginning.run, os.getpid()
         try:
             inner = os.fork()
         except OSError as error:
@@ -53,7 +48,7 @@ class Keeper:
             return
         if inner == 0:
             try:
-                minder.mind(run, spec, line, null, keeper)
+                minder.mind(beginning, keeper)
             except BaseException as error:
                 _confess(run, error)
             finally:

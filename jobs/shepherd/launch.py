@@ -9,8 +9,8 @@ import os
 import select
 import time
 
-from . import keeper, state
-from .line import Line
+from . import keeper, state, tasks
+from .beginning import Beginning
 from .spool import BadKey, Run, Spool, write_all
 
 TYPE_CHECKING = False
@@ -39,8 +39,9 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     spool.prepare()
     presence = spool.announce_launcher()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    inherited = tasks.inherited()
     hear, tell = os.pipe()
-    begins: "list[tuple[Run, dict[str, Any], Line]]" = []
+    beginnings: "list[Beginning]" = []
     asked: "dict[int, Run]" = {}
     answers = []
     for index, given in enumerate(request["launches"]):
@@ -55,8 +56,9 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
             answer["message"] = "not launched: %s" % _in_words(error)
             continue
         if spec is not None:
-            begins.append((run, spec, Line(tell, index)))
-    _start(begins, null)
+            beginnings.append(Beginning(run, spec, inherited, null))
+            beginnings[-1].answers_on(tell, index)
+    _start(beginnings)
     os.close(tell)
     for index, started_at in _heard(hear).items():
         answers[index]["started_at"] = started_at
@@ -67,12 +69,12 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     return {"launched": answers}
 
 
-def _start(begins: "list[tuple[Run, dict[str, Any], Line]]", null: int) -> None:
+def _start(beginnings: "list[Beginning]") -> None:
     if hasattr(gc, "freeze"):
         gc.freeze()  # Memory that the guards never touch stays shared with all of them.
-    if begins and os.fork() == 0:
+    if beginnings and os.fork() == 0:
         try:
-            keeper.keep(begins, null)
+            keeper.keep(beginnings)
         finally:
             os._exit(1)
 

@@ -6,8 +6,8 @@ import select
 import time
 
 from . import guard, output, processes, signals, tasks, watch
+from .beginning import Beginning
 from .ending import Ending, Limits, record
-from .line import Line
 from .spool import Run
 from .writing import Witness
 
@@ -30,8 +30,9 @@ def _nothing(number: int, frame: object) -> None:
     """Only to be woken up."""
 
 
-def mind(run: Run, spec: "dict[str, Any]", line: Line, null: int, keeper: int) -> None:
+def mind(beginning: Beginning, keeper: int) -> None:
     """Be the minder; never returns."""
+    run = beginning.run
     os.setsid()
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
@@ -43,18 +44,18 @@ def mind(run: Run, spec: "dict[str, Any]", line: Line, null: int, keeper: int) -
     if not run.take("begun", run.spool.identity(os.getpid(), keeper)):
         os._exit(0)  # Somebody decided that it shall not begin.
     try:
-        me = Minder(run, spec, wake, adopts)
+        me = Minder(run, beginning.spec, wake, adopts)
     except OSError as error:
         run.finish("launch_failed", "cannot write its log: %s" % tasks.why(error))
         os._exit(0)
     try:
-        started_at = me.start(null)
+        started_at = me.start(beginning)
     except tasks.CannotStart as error:
         me.give_up(str(error))
         os._exit(0)
-    line.tell(started_at)
-    line.hang_up()
-    os.close(null)
+    beginning.tell(started_at)
+    beginning.hang_up()
+    os.close(beginning.null)
     me.watch_over()
     me.finish()
     os._exit(0)
@@ -84,7 +85,7 @@ class Minder:
         self._settled_at = _NEVER
         self._look_at_checkpoints = _NEVER
 
-    def start(self, null: int) -> float:
+    def start(self, beginning: Beginning) -> float:
         """Start every task; when they run. Raises CannotStart."""
         spec = self.spec
         tasks.enter_workdir(spec["workdir"])
@@ -93,13 +94,13 @@ class Minder:
             checkpoints = tasks.make_checkpoint_dir(spec["checkpoint_dir"])
             self.witness = Witness(os.fsdecode(checkpoints))
             self._look_at_checkpoints = 0.0
-        environments = tasks.environments(self.run, spec, checkpoints)
+        environments = tasks.environments(beginning, checkpoints)
         out, err = self._open_streams()
         argv = tasks.command(self.run)
         failed, failures = os.pipe()
         try:
             for environment in environments:
-                pid = tasks.start(argv, environment, (null, out, err), failures)
+                pid = tasks.start(argv, environment, (beginning.null, out, err), failures)
                 self.groups.append(pid)
                 self.living.add(pid)
         except OSError as error:

@@ -5,11 +5,12 @@ import os
 import pwd
 
 from . import guard, output, processes, signals
+from .beginning import Beginning
 from .spool import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NOT_INHERITED = ("CARREL_", "SSH_")
@@ -82,6 +83,8 @@ def inherited() -> "dict[bytes, bytes]":
         for name, value in os.environb.items()
         if not name.decode("ascii", "replace").startswith(_NOT_INHERITED)
     }
+    if not {b"HOME", b"USER", b"LOGNAME", b"SHELL", b"PATH"} - found.keys():
+        return found
     try:
         account = pwd.getpwuid(os.getuid())
         name, home, shell = account.pw_name, account.pw_dir, account.pw_shell
@@ -99,9 +102,10 @@ def inherited() -> "dict[bytes, bytes]":
     return found
 
 
-def environments(run: Run, spec: "dict[str, Any]", checkpoints: "bytes | None") -> "list[Any]":
+def environments(beginning: Beginning, checkpoints: "bytes | None") -> "list[dict[bytes, bytes]]":
     """Each task's whole environment, in rank order; raises CannotStart."""
-    common = inherited()
+    run, spec = beginning.run, beginning.spec
+    common = dict(beginning.inherited)
     common[b"PWD"] = os.getcwdb()
     common.pop(b"OLDPWD", None)
     common.update(_variables(spec["environment"]))
