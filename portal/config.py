@@ -10,6 +10,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+MOST_CONNECTIONS = 20
+"""Of one process to PostgreSQL. A worker's threads hold one each while they wait for a node: with
+fewer than threads, a few nodes that do not answer would keep all others waiting."""
+POOL_S = 4
+"""The longest wait for a connection; a monitor that waits 5 s still hears who is missing."""
+RECONNECT_S = 2
+"""The pool pauses ever longer between its attempts; given up early, the next request asks anew."""
+
 
 def text(name: str, default: str = "") -> str:
     """The variable's value, or the default when it is unset or empty."""
@@ -74,7 +82,17 @@ def database(url: str, data: Path) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
-        "OPTIONS": {"pool": True, **dict(parse_qsl(parts.query))},
+        # Else the first to ask after a restart of the server would get a dead connection.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {
+            "pool": {
+                "min_size": 1,
+                "max_size": MOST_CONNECTIONS,
+                "reconnect_timeout": RECONNECT_S,
+                "timeout": POOL_S,
+            },
+            **dict(parse_qsl(parts.query)),
+        },
     }
 
 
