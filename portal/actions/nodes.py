@@ -103,6 +103,7 @@ def _way(node: Node) -> str:
 
 def probe(*, node: Node, actor: User | None, now: datetime) -> Node:
     """Find out what the node is and has; what went wrong stands in its `problem`."""
+    _ensure_key()
     try:
         with closing(reach.transport(node)) as transport:
             facts = ask(transport, node.spool)

@@ -48,7 +48,7 @@ class Node(models.Model):
     class Health(models.TextChoices):
         NEW = "NEW", "not probed yet"
         UP = "UP", "up"
-        UNREACHABLE = "UNREACHABLE", "does not answer"
+        UNREACHABLE = "UNREACHABLE", "out of reach"
 
     name = models.CharField(
         max_length=64,
