@@ -176,9 +176,9 @@ def _keep(node: Node, gpu: GpuFacts) -> None:
 
 def answered(*, node: Node, boot_id: str, problems: tuple[str, ...] | None, now: datetime) -> None:
     """A look at the node brought an answer; `problems` is None when it was no full look."""
-    changes: dict[str, Any] = {"seen_at": now, "tried_at": now, "missed": 0, "boot_id": boot_id}
-    if problems is not None and list(problems) != node.notes:
-        changes["notes"] = list(problems)
+    changes: dict[str, Any] = {"seen_at": now, "missed": 0, "boot_id": boot_id}
+    if problems is not None:
+        changes |= {"tried_at": now, "notes": list(problems)}
     back = node.health != Node.Health.UP
     if back:
         changes |= {"health": Node.Health.UP, "health_since": now, "problem": ""}

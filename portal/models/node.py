@@ -103,7 +103,7 @@ class Node(models.Model):
 
     seen_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
-    """The last look, answered or not."""
+    """The last full look, answered or not; looks at the runs alone do not count."""
     load1 = models.FloatField(null=True)
     memory_available_mib = models.PositiveIntegerField(null=True)
     disk_total_mib = models.PositiveBigIntegerField(null=True)
