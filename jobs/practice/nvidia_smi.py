@@ -7,8 +7,8 @@ Next to the program, under its own name with `.json` added, lies what it pretend
      "gpus": [{"index": 0, "uuid": "GPU-…", "name": "…", "memory_mib": 40960,
                "pci_bus_id": "00000000:07:00.0", "power_limit_w": 400}]}
 
-`mark` is an entry that the environment of this machine's processes holds; empty: all processes
-of the computer are this machine's. `power_limit_w` may be left out.
+`mark` is an entry in the environment of this machine's processes, or of those they stem from;
+empty: all processes of the computer are this machine's. `power_limit_w` may be left out.
 
 Use is derived from the processes that really run: those whose first environment names a GPU in
 CUDA_VISIBLE_DEVICES, by UUID or index, shells that only wait for others left aside.
@@ -112,19 +112,12 @@ def visible(entries: list[bytes]) -> list[str]:
     return []
 
 
-def inspect(pid: str, wanted: bytes) -> Row | None:
-    """One process of a GPU, or None."""
+def inspect(pid: str, mark: bytes) -> Row:
+    """One process of the computer."""
     entries = environment(pid)
-    if wanted and wanted not in entries:
-        return None
-    names = visible(entries)
-    if not names:
-        return None
     with open(f"/proc/{pid}/stat") as handle:
         name, _, rest = handle.read().partition(" (")[2].rpartition(")")
     stat = rest.split()
-    if stat[0] in "ZX":
-        return None
     return {
         "pid": int(pid),
         "comm": name,
@@ -132,22 +125,34 @@ def inspect(pid: str, wanted: bytes) -> Row | None:
         "ticks": int(stat[11]) + int(stat[12]),
         "born": int(stat[19]),
         "mib": int(stat[21]) * PAGE_KIB // 1024 + CONTEXT_MIB,
-        "names": names,
+        "names": visible(entries),
+        "ours": not mark or mark in entries,
     }
 
 
 def processes(mark: str) -> list[Row]:
     """All processes of this machine that were given a GPU and do not just wait for another."""
-    found = []
+    all_of_them = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             process = inspect(pid, mark.encode())
         except OSError:
             continue  # gone since, or another user's
-        if process:
-            found.append(process)
+        all_of_them[process["pid"]] = process
+    for process in all_of_them.values():
+        process["ours"] = descends(process, all_of_them)
+    found = [one for one in all_of_them.values() if one["ours"] and one["names"]]
     parents = {process["parent"] for process in found}
     return [one for one in found if one["comm"] not in SHELLS or one["pid"] not in parents]
+
+
+def descends(process: Row, all_of_them: dict[int, Row]) -> bool:
+    """Whether it or one it stems from is marked: a job's own environment may be a clean one."""
+    seen = set()
+    while not process["ours"] and process["pid"] not in seen:
+        seen.add(process["pid"])
+        process = all_of_them.get(process["parent"], process)
+    return bool(process["ours"])
 
 
 def load_last_look(path: str) -> Row:
@@ -191,7 +196,7 @@ def measure(running: list[Row], path: str) -> None:
 
 
 def look(base: str) -> tuple[list[Row], list[Row]]:
-    """The machine's GPUs and the processes on them."""
+    """The GPUs, and the processes on them."""
     with open(base + ".json", encoding="utf-8") as handle:
         settings = json.load(handle)
     gpus = settings["gpus"]

@@ -181,6 +181,19 @@ def test_other_machines_processes_are_not_seen(machine: Machine) -> None:
     until(lambda: [row[1] for row in machine.apps()] == [str(ours)])
 
 
+def test_a_process_counts_by_descent_when_its_environment_is_its_own(machine: Machine) -> None:
+    clean = {"CUDA_VISIBLE_DEVICES": FIRST}
+    argv = [sys.executable, "-c", IDLE]
+    machine.start(
+        f"import signal, subprocess\nchild = subprocess.Popen({argv!r}, env={clean!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: child.kill())\nchild.wait()",
+        "",
+    )
+    until(lambda: [row[0] for row in machine.apps()] == [FIRST])
+    machine.started[0].terminate()
+    until(lambda: not machine.apps())
+
+
 def test_a_shell_that_waits_for_its_program_is_not_counted(machine: Machine) -> None:
     script = f"{sys.executable} -c '{IDLE}' & trap 'kill $!' EXIT TERM; wait"
     shell = machine.start(f"import os; os.execvp('sh', ['sh', '-c', {script!r}])", FIRST)
