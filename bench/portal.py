@@ -135,9 +135,16 @@ class Person:
     """Somebody's browser, as far as forms go: one kept connection, cookies, CSRF."""
 
     def __init__(self, port: int) -> None:
+        self._port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._origin = f"http://127.0.0.1:{port}"
         self._cookies: dict[str, str] = {}
+
+    def twin(self) -> Person:
+        """The same session on another connection."""
+        other = Person(self._port)
+        other._cookies = dict(self._cookies)
+        return other
 
     def get(self, path: str) -> str:
         """A page. Raises `PortalFailed` unless it answers 200."""
