@@ -110,8 +110,11 @@ class Machine:
 
     @property
     def mark(self) -> str:
-        """The environment entry by which this machine's processes are known."""
-        return f"CARREL_PRACTICE_NODE={self.directory}"
+        """The environment entry by which this machine's processes are known.
+
+        It does not begin with CARREL_: such ones stay behind when the shepherd starts a job.
+        """
+        return f"PRACTICE_NODE={self.directory}"
 
     def renew_boot_id(self) -> None:
         """As after switching a machine off and on: nothing that ran before can run still."""

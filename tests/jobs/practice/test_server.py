@@ -61,7 +61,7 @@ def test_each_machine_has_an_environment_of_its_own(
     machine = lab.directory / lab.node.name
     assert seen["HOME"] == str(machine / "home")
     assert seen["PATH"].split(":")[:2] == [str(machine / "bin"), str(Path(sys.executable).parent)]
-    assert seen["CARREL_PRACTICE_NODE"] == str(machine)
+    assert seen["PRACTICE_NODE"] == str(machine)
     assert not [name for name in seen if name.startswith(("DJANGO", "PYTEST", "CARREL_DATA"))]
 
 
