@@ -5,7 +5,9 @@ from __future__ import annotations
 import getpass
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import paramiko
 from paramiko import common
@@ -56,7 +58,7 @@ class Listener:
     def _serve(self, client: socket.socket) -> None:
         # Without it each small answer waits 40 ms for the other side's acknowledgement.
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport = paramiko.Transport(client)
+        transport = _Transport(client)
         transport.add_server_key(self._key)
         with self._guard:
             self._transports.add(transport)
@@ -79,6 +81,7 @@ class _Login(paramiko.ServerInterface):
     def __init__(self, machine: Machine, authorized_keys: Path) -> None:
         self._machine = machine
         self._authorized_keys = authorized_keys
+        self._asked_for: Command | None = None
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -100,6 +103,29 @@ class _Login(paramiko.ServerInterface):
         return common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        work = Command(channel, command, self._machine)
-        threading.Thread(target=work.run, daemon=True).start()
+        self._asked_for = Command(channel, command, self._machine)
         return True
+
+    def begin(self) -> None:
+        """Start what was asked for last."""
+        command, self._asked_for = self._asked_for, None
+        if command is not None:
+            threading.Thread(target=command.run, daemon=True).start()
+
+
+def _answer_then_begin(channel: Any, message: paramiko.Message) -> None:
+    channel._handle_request(message)
+    channel.transport.server_object.begin()
+
+
+class _Transport(paramiko.Transport):
+    """Starts a command after the answer to its request has gone out, and not before.
+
+    Paramiko has no place for that. Else a short command's end could overtake the answer, which
+    to the client reads as a channel that closed while it was asking.
+    """
+
+    _channel_handler_table: ClassVar[dict[int, Callable[..., None]]] = {
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
+        common.MSG_CHANNEL_REQUEST: _answer_then_begin,
+    }

@@ -34,6 +34,12 @@ def test_a_death_by_signal_reads_as_in_a_shell(connection: paramiko.Transport) -
     assert execute(connection, "kill -TERM $$")[0] == 128 + signal.SIGTERM
 
 
+def test_a_short_commands_end_never_overtakes_its_beginning(
+    connection: paramiko.Transport,
+) -> None:
+    assert {execute(connection, "exit 3")[0] for _ in range(300)} == {3}
+
+
 def test_a_command_that_cannot_start_says_why(connection: paramiko.Transport) -> None:
     code, _, err = execute(connection, b"echo \0")
     assert code == 127
