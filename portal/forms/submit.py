@@ -40,8 +40,7 @@ RESOURCES = "resources"
 _HELP = {
     "name": "What you will know it by.",
     "gpus_per_node": "On each node; 0 for none.",
-    "walltime": "After it the job is ended. 4:00:00 is four hours, 2-12 two and a half days, "
-    "90 an hour and a half.",
+    "walltime": "4:00:00 is four hours, 2-12 two and a half days. Then the job is ended.",
     "nodes": "More than one starts the script on each, together.",
     "gpu_model": "As in a100; empty takes any.",
     "tasks_per_node": "How often the script is started on each node.",

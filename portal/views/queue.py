@@ -23,7 +23,6 @@ SORT_CHOICES = (
     ("", "Usual order"),
     ("newest", "Newest first"),
     ("oldest", "Oldest first"),
-    ("ended", "Last ended first"),
     ("gpus", "Most GPUs first"),
     ("walltime", "Longest walltime first"),
     ("name", "By name"),
