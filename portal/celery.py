@@ -6,8 +6,13 @@ import os
 from typing import Any
 
 from celery import Celery
+from kombu.transport.redis import Channel
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+# On a lost connection Kombu would put back what was begun, over that same connection, and die of
+# it, and the worker with it. A hint need not be put back.
+Channel.do_restore = False
 
 app = Celery("carrel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
