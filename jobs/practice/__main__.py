@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import errno
 import fcntl
+import logging
 import signal
 import sys
 import threading
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    # Clients that come and go are no news.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     lab = machines.prepare(directory)
     with (directory / ".running").open("w") as handle:
         try:
