@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,15 @@ def integer(name: str, default: int, *, least: int = 0) -> int:
     if not value.isdigit() or int(value) < least:
         raise ImproperlyConfigured(f"{name} is {value!r}; it should be a number from {least} up")
     return int(value)
+
+
+def running_port(data: Path) -> int | None:
+    """Where the Carrel that was started last on `data` answers, for commands beside it."""
+    try:
+        found = re.match(r"http://[^:/]+:(\d+)", (data / "run.lock").read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def secret(name: str, file: Path) -> str:

@@ -18,7 +18,7 @@ TESTING = "pytest" in sys.modules
 DEBUG = config.flag("CARREL_DEBUG", False)
 SECRET_KEY = config.secret("CARREL_SECRET_KEY", DATA / "secret_key")
 
-PORT = config.integer("PORT", 8000, least=1)
+PORT = config.integer("PORT", config.running_port(DATA) or 8000, least=1)
 BASE_URL = config.text("CARREL_BASE_URL", f"http://127.0.0.1:{PORT}").rstrip("/")
 _base = urlsplit(BASE_URL)
 HTTPS = _base.scheme == "https"
