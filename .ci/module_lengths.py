@@ -6,8 +6,10 @@ from pathlib import Path
 
 LIMIT = 320
 
+KINDS = ("*.py", "*.js", "*.css")
+
 listed = subprocess.run(
-    ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.py", "*.js", "*.css"],
+    ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *KINDS],
     capture_output=True,
     check=True,
     text=True,
