@@ -180,8 +180,15 @@ class Person:
         for header in answer.headers.get_all("Set-Cookie") or ():
             self._cookies |= {name: morsel.value for name, morsel in SimpleCookie(header).items()}
         if answer.status != expected:
-            raise PortalFailed(f"{method} {path} answered {answer.status}: {text[:500]}")
+            raise PortalFailed(f"{method} {path} answered {answer.status}: {_words(text)}")
         return text, answer.headers.get("Location") or ""
+
+
+def _words(page: str) -> str:
+    """What a page says, without its markup and its frame."""
+    main = page.partition("<main")[2] or page
+    shown = re.sub(r"<(script|style|textarea|select).*?</\1>|<[^>]*>", " ", main, flags=re.S)
+    return " ".join(shown.split())[:1000]
 
 
 def _configures(name: str) -> bool:
