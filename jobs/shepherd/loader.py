@@ -15,7 +15,7 @@ PACKED = b""
 
 def _sources() -> "dict[str, str]":
     """The text of each module by its name."""
-    found: "dict[str, str]" = marshal.loads(
+    found: "dict[str, str]" = marshal.loads(  # our own text  # nosec B302
         __import__("zlib").decompress(binascii.a2b_base64(PACKED))
     )
     return found
@@ -27,7 +27,7 @@ def _compiled() -> "dict[str, bytes]":
     cache = "%s.%s.%x" % (os.path.abspath(__file__), tag, sys.hexversion)
     try:
         with open(cache, "rb") as stream:
-            found = marshal.loads(stream.read())
+            found = marshal.loads(stream.read())  # our own writing  # nosec B302
         if isinstance(found, dict) and "main" in found:
             return found
     except (OSError, ValueError, EOFError, TypeError):
@@ -64,7 +64,8 @@ class _Carried:
     def exec_module(self, module: "object") -> None:
         name = module.__name__  # type: ignore
         if name != "shepherd":
-            exec(marshal.loads(self.codes[name[9:]]), module.__dict__)
+            # Our own modules, which travel in this file.
+            exec(marshal.loads(self.codes[name[9:]]), module.__dict__)  # nosec B102, B302
 
 
 if __name__ == "__main__":

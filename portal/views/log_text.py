@@ -26,7 +26,7 @@ def to_html(data: bytes) -> SafeString:
     """
     text = data.decode("utf-8", "replace")
     lines = [_last_writing(line) for line in text.split("\n")]
-    return mark_safe("".join(_coloured("\n".join(lines))))  # noqa: S308  (escaped piece by piece)
+    return mark_safe("".join(_coloured("\n".join(lines))))  # noqa: S308 (escaped piece by piece)  # nosec B308, B703
 
 
 def plain(data: bytes) -> str:

