@@ -4,6 +4,8 @@ import os
 
 from django.core.asgi import get_asgi_application
 
+from portal.doorkeeper import Doorkeeper
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-application = get_asgi_application()
+application = Doorkeeper(get_asgi_application())
