@@ -11,7 +11,7 @@ from jobs.engines.contract import Engine
 from jobs.engines.ssh import ShepherdEngine
 from jobs.nodes.local import LocalTransport
 from jobs.nodes.ssh import SshAddress, SshTransport
-from jobs.nodes.transport import Transport
+from jobs.nodes.transport import NodeError, Transport
 from portal.models import Node
 
 _engines: dict[int, tuple[tuple[object, ...], ShepherdEngine]] = {}
@@ -44,11 +44,14 @@ def forget(node_id: int) -> None:
 
 
 def transport(node: Node) -> Transport:
-    """A new, unconnected transport to this node."""
+    """A new, unconnected transport to this node. Raises `NodeError` without a usable key."""
     if node.transport == Node.Transport.LOCAL:
         return LocalTransport()
     address = SshAddress(node.host, node.port, node.login, node.host_key, hops(node.jump))
-    return SshTransport(address, settings.SSH_KEY)
+    try:
+        return SshTransport(address, settings.SSH_KEY)
+    except (OSError, ValueError) as error:
+        raise NodeError(f"Carrel's SSH key or a pinned host key can't be used: {error}.") from error
 
 
 def hops(jump: list[dict[str, Any]]) -> tuple[SshAddress, ...]:

@@ -78,6 +78,8 @@ class Job(models.Model):
             models.Index(fields=["owner", "state", "-id"], name="job_by_owner"),
             models.Index(fields=["project", "state", "-id"], name="job_by_project"),
             models.Index(fields=["-ended_at"], name="job_by_end"),
+            models.Index(fields=["owner", "-ended_at"], name="job_by_owner_and_end"),
+            models.Index(fields=["project", "-ended_at"], name="job_by_project_and_end"),
         ]
 
     def __str__(self) -> str:

@@ -16,18 +16,6 @@ def may_act_on_job(user: User | AnonymousUser, job: Job) -> bool:
     return user.is_active and (user.is_staff or job.owner_id == user.pk)
 
 
-def may_relaunch(user: User | AnonymousUser, job: Job) -> bool:
-    """Submit this job's settings again, in its own project."""
-    return may_act_on_job(user, job) and may_submit_to(user, job.project)
-
-
-def may_submit_to(user: User | AnonymousUser, project: Project) -> bool:
-    """Have jobs accounted to this project."""
-    if not user.is_active:
-        return False
-    return user.is_staff or project.memberships.filter(user_id=user.pk).exists()
-
-
 def may_manage_nodes(user: User | AnonymousUser) -> bool:
     """Add, probe, drain, resume and remove nodes, and take the practice lab away."""
     return user.is_active and user.is_staff

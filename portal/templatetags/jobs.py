@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -14,7 +14,7 @@ from jobs.lifecycle import Reason
 from jobs.scheduler.fit import count
 from jobs.spec import Resources
 from portal.forms import spec_text
-from portal.models import Allocation, Event, Job
+from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
 from portal.queries.room import Outlook
 
@@ -180,3 +180,11 @@ def outlook_words(found: Outlook, asked: Resources) -> str:
         now = "; none has room right now: it will wait"
     gpus = f"; {found.free_gpus} of {found.gpus} such GPUs are free" if asked.gpus_per_node else ""
     return f"{where}{down}{now}{gpus}."
+
+
+@register.filter
+def places(checkpoints: Iterable[Checkpoint]) -> list[str]:
+    """The directories the checkpoints lie in, each once: `gpu01:/home/lab/checkpoints/job-7`."""
+    return list(
+        dict.fromkeys(f"{found.node.name}:{found.path.rpartition('/')[0]}" for found in checkpoints)
+    )
