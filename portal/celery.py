@@ -22,6 +22,8 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=False,
     worker_prefetch_multiplier=1,
+    # Would end tasks that are acknowledged late. None is; unset, Celery warns of it in six lines.
+    worker_cancel_long_running_tasks_on_connection_loss=True,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     broker_connection_retry_on_startup=True,

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import redis
-from celery.beat import PersistentScheduler
+from celery.beat import PersistentScheduler, SchedulingError
 
 from portal import broker
 
@@ -33,6 +33,14 @@ def is_alive(part: str) -> bool:
 
 class Scheduler(PersistentScheduler):
     """Celery's own beat, which says at each tick that it ticks."""
+
+    def apply_async(self, *args: Any, **kwargs: Any) -> Any:
+        """A broker that is away is one line in the log; the next tick tries again."""
+        try:
+            return super().apply_async(*args, **kwargs)
+        except SchedulingError as error:
+            log.warning("%s", error)
+            return None
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         alive("beat")
