@@ -37,21 +37,28 @@ class Verdict:
     signal: int | None = None
 
 
-def verdict(ends: Sequence[RunEnd], *, cancelled_by: str | None) -> Verdict:
+def verdict(
+    ends: Sequence[RunEnd], *, cancelled_by: str | None, unstarted: Sequence[str] = ()
+) -> Verdict:
     """Judge by the run that went wrong first; those we stopped on its account do not count.
 
-    `ends` is not empty. A job whose runs had all ended well before its cancellation reached
-    them is COMPLETED: nothing was cut short.
+    `unstarted` has an entry for each part that never began: why, or nothing when it was called
+    off; `ends` may be empty for a cancelled job only. A job whose runs had all ended well before
+    its cancellation reached them is COMPLETED: nothing was cut short.
     """
-    if all(end.well for end in ends):
+    if not unstarted and all(end.well for end in ends):
         return Verdict(State.COMPLETED, Reason.NONE, "", exit_code=0)
     wrong = [end for end in ends if not end.well and end.cause is not Cause.STOPPED]
     if cancelled_by is not None and not any(_by_itself(end) for end in wrong):
-        stopped = ends[0]
+        stopped = next((end for end in ends if not end.well), None)
         return Verdict(
             State.CANCELLED, Reason.CANCELLED_BY_USER, f"Cancelled by {cancelled_by}.",
-            stopped.exit_code, stopped.signal,
+            stopped.exit_code if stopped else None, stopped.signal if stopped else None,
         )  # fmt: skip
+    if why := next(filter(None, unstarted), None):
+        # A part that waits in vain for the others ends badly, too, or does without them.
+        detail = f"{why} What of it ran elsewhere had ended by then."
+        return Verdict(State.FAILED, Reason.LAUNCH_FAILURE, detail)
     first = min(wrong or ends, key=lambda end: end.ended_at)
     return _judge(first, many=len(ends) > 1)
 

@@ -12,6 +12,7 @@ from functools import partial
 from celery.exceptions import CeleryError
 from django.db import transaction
 from kombu.exceptions import KombuError
+from redis.exceptions import RedisError
 
 from portal import broker, celery
 
@@ -22,8 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def schedule(*, countdown: float = 0) -> None:
-    """Something changed that a scheduling pass would look at."""
-    transaction.on_commit(partial(_give, "schedule", countdown=countdown))
+    """Something changed that a scheduling pass would look at, now or in some seconds."""
+    give = partial(_give_later, "schedule", countdown) if countdown else partial(_give, "schedule")
+    transaction.on_commit(give)
 
 
 def dispatch(node_id: int) -> None:
@@ -32,8 +34,9 @@ def dispatch(node_id: int) -> None:
 
 
 def observe(node_id: int) -> None:
-    """Something happened on this node."""
-    transaction.on_commit(partial(_give, "observe", node_id))
+    """Something happened on this node. Said at once, and without a connection to the database,
+    which `on_commit` would open: each watcher of a node would hold one for ever."""
+    _give("observe", node_id)
 
 
 def look(node_id: int) -> None:
@@ -51,13 +54,24 @@ def taken(task: str, *arguments: int) -> None:
     broker.clear(_flag(task, arguments))
 
 
-def _give(task: str, *arguments: int, countdown: float = 0) -> None:
-    if not broker.first(_flag(task, arguments), LOST_AFTER_S + countdown):
-        return
+def _give(task: str, *arguments: int) -> None:
+    if broker.first(_flag(task, arguments), LOST_AFTER_S) and not _send(task, *arguments):
+        broker.clear(_flag(task, arguments))
+
+
+def _give_later(task: str, countdown: float) -> None:
+    """Its flag is its own, or whatever happens meanwhile would have to wait as long."""
+    if broker.first(f"hint-later:{task}", countdown):
+        _send(task, countdown=countdown)
+
+
+def _send(task: str, *arguments: int, countdown: float | None = None) -> bool:
     try:
-        celery.hint(task, *arguments, countdown=countdown or None)
-    except (KombuError, CeleryError, OSError) as error:
+        celery.hint(task, *arguments, countdown=countdown)
+    except (KombuError, CeleryError, RedisError, OSError) as error:
         log.warning("hint %s%s not given: %s", task, arguments, error)
+        return False
+    return True
 
 
 def _flag(task: str, arguments: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from portal import broker, hints
+from portal import broker, hints, turns
 from portal.actions import dispatch as dispatching
 from portal.actions import logs, nodes, practice
 from portal.actions import observe as observing
@@ -30,22 +30,29 @@ def schedule() -> None:
 def dispatch(node_id: int) -> None:
     """Start and stop what is wanted on a node."""
     hints.taken("dispatch", node_id)
-    dispatching.dispatch(node_id=node_id, now=timezone.now())
+    turns.take(
+        "dispatch", node_id, lambda: dispatching.dispatch(node_id=node_id, now=timezone.now())
+    )
 
 
 @shared_task
 def observe(node_id: int) -> None:
     """See what became of a node's runs."""
     hints.taken("observe", node_id)
-    observing.observe(node_id=node_id, now=timezone.now())
+    turns.take("observe", node_id, lambda: observing.observe(node_id=node_id, now=timezone.now()))
 
 
 @shared_task
 def look(node_id: int) -> None:
     """See what became of a node's runs, and how its GPUs and the machine are."""
     hints.taken("look", node_id)
-    if not nodes.probe_if_due(node_id=node_id, now=timezone.now()):
-        observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
+    turns.take("look", node_id, lambda: _look(node_id))
+
+
+def _look(node_id: int) -> None:
+    # What became of the runs of a node that cannot be probed is asked all the same.
+    nodes.probe_if_due(node_id=node_id, now=timezone.now())
+    observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
     if broker.first(f"tidied:{node_id}", TIDY_EVERY_S):
         logs.tidy(node_id=node_id, now=timezone.now())
 

@@ -51,7 +51,14 @@ class Watcher:
             self._stop.wait(REFRESH_S)
 
     def _follow_new(self) -> None:
-        for node in Node.objects.filter(health=Node.Health.UP):
+        present = {node.pk: node for node in Node.objects.all()}
+        for pk in self._followed.keys() - present.keys():
+            # Removed, by another process: this one still holds a connection to it.
+            reach.forget(pk)
+            del self._followed[pk]
+        for node in present.values():
+            if node.health != Node.Health.UP:
+                continue
             thread = self._followed.get(node.pk)
             if thread and thread.is_alive():
                 continue

@@ -46,12 +46,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launched:
-    """The answer to one launch. `accepted` is False when it was stopped before it began."""
+    """The answer to one launch. `accepted` is False when it was stopped before it began, or was
+    `refused`: the node could not even take it in (a full disk, say), and nothing was started."""
 
     key: str
     accepted: bool
     started_at: float | None = None
     message: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jobs.engines.contract import Launch, Launched, LogRange, Stop
 from jobs.events import Observation
 from jobs.nodes.answers import BadAnswer, decode
 from jobs.nodes.shepherd import Shepherd
-from jobs.nodes.transport import CommandFailed, Transport
+from jobs.nodes.transport import CommandFailed, ConnectionLost, NodeError, Transport
 
 LAUNCH_S = 60.0
 ASK_S = 30.0
@@ -44,7 +44,13 @@ class ShepherdEngine:
         """As in `Engine`. After an error some may run: launch them again, which harms nothing."""
         done: list[Launched] = []
         for batch in _batches(launches):
-            answer = self._ask(_Launches, "launch", {"launches": batch}, LAUNCH_S)
+            try:
+                answer = self._ask(_Launches, "launch", {"launches": batch}, LAUNCH_S)
+            except NodeError as error:
+                if not done:
+                    raise
+                # Whatever it says, of the launches as a whole it is not true that none arrived.
+                raise ConnectionLost(f"Some launches were sent; then: {error.message}") from error
             done += answer.launched
         if [one.key for one in done] != [one.key for one in launches]:
             raise CommandFailed("launch: the answer is about other runs than were asked for")

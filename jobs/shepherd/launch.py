@@ -1,7 +1,7 @@
 """The verb `launch`: start runs, each at most once for ever.
 
 Input: `launches`, a list of objects with the fields of `jobs.engines.contract.Launch`.
-Output: `launched`, in the same order: `key`, `accepted`, `started_at`, `message`.
+Output: `launched`, in the same order: `key`, `accepted`, `started_at`, `message`, `refused`.
 """
 
 import gc
@@ -36,8 +36,11 @@ _DEFAULTS: "dict[str, Any]" = {
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Claim, prepare and start each run; wait a moment for word of each."""
     _let_go_of_strangers()
-    spool.prepare()
-    presence = spool.announce_launcher()
+    try:
+        spool.prepare()
+        presence = spool.announce_launcher()
+    except OSError as error:
+        return {"launched": [_refused(given, error) for given in request["launches"]]}
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     inherited = tasks.inherited()
     hear, tell = os.pipe()
@@ -45,16 +48,15 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     asked: "dict[int, Run]" = {}
     answers = []
     for index, given in enumerate(request["launches"]):
-        answer = {"key": given.get("key"), "accepted": True, "started_at": None, "message": ""}
-        answers.append(answer)
         try:
             run = spool.run(given.get("key"))
             spec = _claim(run, given)
             asked[index] = run
         except (BadKey, OSError, KeyError, ValueError) as error:
-            answer["accepted"] = False
-            answer["message"] = "not launched: %s" % _in_words(error)
+            answers.append(_refused(given, error))
             continue
+        answer = {"key": run.key, "accepted": True, "started_at": None, "message": ""}
+        answers.append(answer)
         if spec is not None:
             beginnings.append(Beginning(run, spec, inherited, null))
             beginnings[-1].answers_on(tell, index)
@@ -79,8 +81,15 @@ def _start(beginnings: "list[Beginning]") -> None:
             os._exit(1)
 
 
-def _in_words(error: Exception) -> str:
-    return "the launch lacks %s" % error if isinstance(error, KeyError) else str(error)
+def _refused(given: "dict[str, Any]", error: Exception) -> "dict[str, Any]":
+    """The answer to what could not even be taken in."""
+    if isinstance(error, KeyError):
+        words = "the launch lacks %s" % error
+    elif isinstance(error, OSError):
+        words = "%s: %s" % (tasks.why(error), error.filename or "the spool directory")
+    else:
+        words = str(error)
+    return {"key": given.get("key"), "accepted": False, "refused": True, "message": words}
 
 
 def _let_go_of_strangers() -> None:
@@ -104,7 +113,11 @@ def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":
         os.mkdir(run.dir, 0o700)
     except FileExistsError:
         return None
-    _write(run.path("script"), script, 0o700)
+    try:
+        _write(run.path("script"), script, 0o700)
+    except OSError:
+        run.note("begun", state.NEVER + "launch_failed")
+        raise
     return spec
 
 
@@ -135,7 +148,10 @@ def _heard(hear: int) -> "dict[int, float]":
 
 
 def _tell_known(run: Run, answer: "dict[str, Any]") -> None:
-    seen = state.look(run)
+    try:
+        seen = state.look(run)
+    except OSError:
+        return  # It was taken in, and `observe` will tell.
     answer["started_at"] = seen.started_at
     answer["accepted"] = not seen.never_began
     answer["message"] = seen.message

@@ -54,11 +54,14 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
 
 def _look(run: Run) -> state.Look:
     try:
-        return state.look(run)
+        seen = state.look(run)
     except FileNotFoundError:
-        return state.Look("absent")  # Not even the spool directory is there.
+        seen = state.Look("absent")  # Not even the spool directory is there.
     except (OSError, ValueError, KeyError) as error:
         return state.Look("unknown", "its directory cannot be read: %s" % error)
+    if seen.phase == "absent" and processes.marked(run.dir):
+        return state.Look("unknown", "its directory was removed, but its processes live")
+    return seen
 
 
 def _run(run: Run, seen: state.Look) -> "dict[str, Any]":

@@ -210,6 +210,8 @@ class Run:
         deadline = time.monotonic() + patience_s
         while True:
             try:
+                if patience_s and not os.path.isdir(self.dir):
+                    os.makedirs(self.dir, 0o700)  # Somebody removed it; this is worth another.
                 self.write("exit.json", end)
                 return end
             except OSError:

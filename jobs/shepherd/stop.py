@@ -34,6 +34,9 @@ def _stop(run: Run, number: int, grace_s: float) -> str:
         pass
     # Whoever takes `begun` first decides: us, and then a launch starts nothing, or the minder.
     if run.link("begun") is None:
+        # Unless its directory was removed while it ran: then nothing else tells of it.
+        if processes.end_marked(run.dir):
+            return "unknown"
         run.take("begun", state.NEVER + "stopped")
     seen = state.look(run)
     if seen.phase == "running":

@@ -17,24 +17,17 @@ def cancel(*, job: Job, actor: User, now: datetime) -> bool:
 
     False when there was nothing to do: it has ended, or its end was already asked for.
     """
-    job.refresh_from_db()
+    # Whoever moves it just now is waited for: what is decided here is about what came of that.
+    job.refresh_from_db(from_queryset=Job.objects.select_for_update())
     if job.waiting:
-        ended = job.move(
+        return job.move(
             State.CANCELLED, now=now, reason=Reason.CANCELLED_BY_USER, actor=actor,
             detail=f"Cancelled by {actor} before it started.",
             cancelled_by=actor, cancelled_at=now, ended_at=now,
         )  # fmt: skip
-        if ended:
-            return True
-        # A scheduling pass was quicker: end what it has begun.
-        job.refresh_from_db()
-    if not job.active:
+    if not job.active or job.cancelled_at:
         return False
-    asked = Job.objects.filter(pk=job.pk, cancelled_at=None).update(
-        cancelled_by=actor, cancelled_at=now
-    )
-    if not asked:
-        return False
+    Job.objects.filter(pk=job.pk).update(cancelled_by=actor, cancelled_at=now)
     Event.objects.create(at=now, job=job, kind="cancel", actor=actor)
     settle(attempt=Attempt.objects.get(job=job, ended_at=None), now=now)
     return True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F, Q
 
-from jobs.engines.contract import Launched, Stop
+from jobs.engines.contract import Stop
+from jobs.events import Cause
 from jobs.nodes.transport import (
     HostKeyChanged,
     LoginRefused,
@@ -19,6 +21,7 @@ from jobs.nodes.transport import (
 )
 from portal import reach
 from portal.actions import nodes
+from portal.actions.clock import Clock
 from portal.actions.launches import launches_of
 from portal.actions.settle import settle
 from portal.models import Allocation, Attempt, Job, Node
@@ -46,65 +49,75 @@ def _send_launches(node: Node, now: datetime) -> None:
     claimed = _claim(node, now)
     if not claimed:
         return
+    clock = Clock(now)
     try:
         answers = reach.engine(node).launch(launches_of(claimed, now=now))
     except NEVER_REACHED as error:
-        nodes.missed(node=node, error=error, now=now)
-        _withdraw([part for part in claimed if part.tries == 1], error, now)
+        # Out of reach at once, or the next pass would choose it again, and again.
+        nodes.missed(node=node, error=error, now=now, at_once=True)
+        why = f"{node.name} could not be reached: {error.message}"
+        _withdraw(dict.fromkeys(claimed, why), now)
         return
     except NodeError as error:
         # It may have started all the same: it stays LAUNCHING and is sent again.
         nodes.missed(node=node, error=error, now=now)
         return
-    _apply(claimed, {answer.key: answer for answer in answers}, now)
+    told = {answer.key: answer for answer in answers}
+    _apply([part for part in claimed if told[part.key].accepted], clock.now)
+    refused = {
+        part: f"{node.name} could not take it in: {told[part.key].message}."
+        for part in claimed
+        if told[part.key].refused
+    }
+    if refused:
+        # Left as it is, its emptiness would draw in one job after the other.
+        why = f"launches fail here: {told[next(iter(refused)).key].message}"
+        nodes.drain(node=node, reason=why[:200], actor=None, now=now)
+        _withdraw(refused, clock.now)
 
 
 def _claim(node: Node, now: datetime) -> list[Allocation]:
-    """Take on what nobody else has; a claim is one conditional UPDATE per allocation."""
+    """Take on what nobody else has or is about to take."""
     waiting = Q(phase=Phase.PLANNED) | Q(
         phase=Phase.LAUNCHING, sent_at__lt=now - RESEND_AFTER, stop_wanted_at=None
     )
-    found = node.allocations.filter(waiting, attempt__ended_at=None).order_by("pk")[:MAX_BATCH]
-    claimed = []
+    found = node.allocations.filter(waiting, attempt__ended_at=None).order_by("pk")
     with transaction.atomic():
-        for part in found.select_related("attempt__job__script", "attempt__job__owner", "node"):
-            won = Allocation.objects.filter(
-                pk=part.pk, phase=part.phase, sent_at=part.sent_at
-            ).update(phase=Phase.LAUNCHING, sent_at=now, tries=F("tries") + 1)
-            if won:
-                part.phase, part.sent_at, part.tries = Phase.LAUNCHING, now, part.tries + 1
-                claimed.append(part)
+        # Passing over what is locked, this never waits for a transaction that waits for it.
+        claimed = list(
+            found.select_for_update(of=("self",), skip_locked=True).select_related(
+                "attempt__job__script", "attempt__job__owner", "node"
+            )[:MAX_BATCH]
+        )
+        Allocation.objects.filter(pk__in=[part.pk for part in claimed]).update(
+            phase=Phase.LAUNCHING, sent_at=now, tries=F("tries") + 1
+        )
     return claimed
 
 
-def _withdraw(parts: list[Allocation], error: NodeError, now: datetime) -> None:
-    """Nothing was started: give back, unless an earlier sending may have arrived."""
+def _withdraw(whys: dict[Allocation, str], now: datetime) -> None:
+    """Nothing was started: give back, unless an earlier sending may still arrive."""
     with transaction.atomic():
-        _lock_jobs(parts)
-        for part in parts:
+        _lock_jobs(whys)
+        for part, why in whys.items():
             Allocation.objects.filter(pk=part.pk, phase=Phase.LAUNCHING, tries=1).update(
-                phase=Phase.VOID,
-                ended_at=now,
-                message=f"{part.node.name} could not be reached: {error.message}.",
+                phase=Phase.VOID, ended_at=now, message=why
             )
-        for attempt in {part.attempt for part in parts}:
+        for attempt in {part.attempt for part in whys}:
             settle(attempt=attempt, now=now)
 
 
-def _apply(claimed: list[Allocation], answers: dict[str, Launched], now: datetime) -> None:
+def _apply(accepted: list[Allocation], now: datetime) -> None:
     with transaction.atomic():
-        _lock_jobs(claimed)
-        for part in claimed:
-            answer = answers.get(part.key)
-            if answer and answer.accepted:
-                Allocation.objects.filter(pk=part.pk, phase=Phase.LAUNCHING).update(
-                    phase=Phase.RUNNING, started_at=now
-                )
-        for attempt in {part.attempt for part in claimed}:
+        _lock_jobs(accepted)
+        Allocation.objects.filter(
+            pk__in=[part.pk for part in accepted], phase=Phase.LAUNCHING
+        ).update(phase=Phase.RUNNING)
+        for attempt in {part.attempt for part in accepted}:
             settle(attempt=attempt, now=now)
 
 
-def _lock_jobs(parts: list[Allocation]) -> None:
+def _lock_jobs(parts: Iterable[Allocation]) -> None:
     """In one order everywhere, so that no two transactions wait for each other."""
     ids = {part.attempt.job_id for part in parts}
     list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
@@ -112,10 +125,11 @@ def _lock_jobs(parts: list[Allocation]) -> None:
 
 def _send_stops(node: Node, now: datetime) -> None:
     unsent = Q(stop_sent_at=None) | Q(stop_sent_at__lt=now - RESEND_AFTER)
+    running = Q(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
+    # Given up as lost; should its node come back after all, it must not run on there.
+    lost = Q(phase=Phase.ENDED, cause=Cause.LOST, stop_sent_at=None)
     parts = list(
-        node.allocations.filter(
-            unsent, phase__in=(Phase.LAUNCHING, Phase.RUNNING), stop_wanted_at__isnull=False
-        )[:MAX_BATCH]
+        node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)[:MAX_BATCH]
     )
     if not parts:
         return
@@ -131,4 +145,8 @@ def resettle(*, now: datetime) -> None:
     """Move on jobs whose allocations have all ended while a worker was killed in between."""
     stuck = Attempt.objects.filter(ended_at=None).exclude(allocations__phase__in=Allocation.OPEN)
     for attempt in stuck[:MAX_BATCH]:
-        settle(attempt=attempt, now=now)
+        try:
+            settle(attempt=attempt, now=now)
+        except Exception:
+            # One that cannot be settled must not keep all others from it.
+            log.exception("%s cannot be settled", attempt)

@@ -72,7 +72,7 @@ def _launch(
         spec=spec,
         nodes=tuple(NodePart(p.node.name, tuple(held[p.pk]), p.cpus) for p in gang),
         account=part.node.login or job.owner.username,
-        master_addr=_address(gang[0].node),
+        master_addr=_address(gang),
         master_port=part.attempt.master_port,
         ends_by=now + timedelta(seconds=job.walltime_s),
         checkpoint_dir=checkpoint_dir(job, part.node),
@@ -103,6 +103,10 @@ def _launch(
     )
 
 
-def _address(node: Node) -> str:
-    """Where other nodes reach this one: the address we use ourselves."""
-    return "127.0.0.1" if node.transport == Node.Transport.LOCAL else node.host
+def _address(gang: list[Allocation]) -> str:
+    """Where the others reach rank 0: the address we use ourselves, or this machine's name."""
+    first = gang[0].node
+    if first.transport != Node.Transport.LOCAL:
+        return first.host
+    alone = all(part.node.transport == Node.Transport.LOCAL for part in gang)
+    return "127.0.0.1" if alone else first.hostname

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 
 from jobs.nodes.transport import NodeError
@@ -12,6 +13,10 @@ from portal.queries.logs import MAX_RANGE
 
 KEEP_ON_NODE = timedelta(days=1)
 """How long an ended run's directory stays on its node after its log was brought here."""
+FETCHED_WITHIN = timedelta(days=30)
+"""How long after its end a log is still asked for."""
+
+warn = logging.getLogger(__name__).warning
 
 
 def keep(*, allocation_id: int, now: datetime) -> bool:
@@ -19,8 +24,8 @@ def keep(*, allocation_id: int, now: datetime) -> bool:
     part = Allocation.objects.select_related("node", "attempt").get(pk=allocation_id)
     if part.log_kept or part.phase != Allocation.Phase.ENDED:
         return True
-    engine = reach.engine(part.node)
     try:
+        engine = reach.engine(part.node)
         with archive.writer(part.key) as file:
             offset = 0
             while True:
@@ -32,6 +37,9 @@ def keep(*, allocation_id: int, now: datetime) -> bool:
     except NodeError as error:
         nodes.missed(node=part.node, error=error, now=now)
         return False
+    except OSError as error:
+        warn("the log of %s could not be kept: %s", part.key, error)
+        return False
     Allocation.objects.filter(pk=part.pk).update(log_kept=True, log_bytes=offset)
     live.publish(f"log-{part.attempt.job_id}")
     return True
@@ -39,7 +47,9 @@ def keep(*, allocation_id: int, now: datetime) -> bool:
 
 def tidy(*, node_id: int, now: datetime) -> int:
     """Remove old ended runs from a node, a bounded number at a time; how many."""
-    node = Node.objects.get(pk=node_id)
+    node = Node.objects.filter(pk=node_id).first()
+    if node is None:
+        return 0
     old = node.allocations.filter(
         phase=Allocation.Phase.ENDED, log_kept=True, tidied=False, ended_at__lt=now - KEEP_ON_NODE
     )[:200]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from jobs.nodes.probe import GpuFacts, NodeFacts
 from jobs.nodes.probe import probe as ask
 from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
 from jobs.nodes.transport import NodeError
 from portal import hints, live, reach
+from portal.actions import passes
 from portal.models import Event, Gpu, Node, Partition, User
 
 MISSES = 3
-"""Looks in a row without an answer before a node counts as unreachable."""
+"""Times in a row without an answer before a node counts as unreachable."""
+MISSES_APART = timedelta(seconds=1)
 
 
 class NodeBusy(Exception):
@@ -176,28 +178,44 @@ def _keep(node: Node, gpu: GpuFacts) -> None:
 
 def answered(*, node: Node, boot_id: str, problems: tuple[str, ...] | None, now: datetime) -> None:
     """A look at the node brought an answer; `problems` is None when it was no full look."""
-    changes: dict[str, Any] = {"seen_at": now, "missed": 0, "boot_id": boot_id}
+    changes: dict[str, Any] = {"seen_at": now, "missed": 0}
     if problems is not None:
         changes |= {"tried_at": now, "notes": list(problems)}
-    back = node.health != Node.Health.UP
+    # A node that cannot be probed may answer looks, and is of no use all the same.
+    back = node.health != Node.Health.UP and node.probed_at is not None
     if back:
         changes |= {"health": Node.Health.UP, "health_since": now, "problem": ""}
     Node.objects.filter(pk=node.pk).update(**changes)
-    if node.boot_id and boot_id != node.boot_id:
-        # Who opened the machine may have changed what is in it.
-        Node.objects.filter(pk=node.pk).update(probed_at=None)
-        Event.objects.create(at=now, node=node, kind="restarted", detail="It has a new boot id.")
+    if boot_id != node.boot_id:
+        _restarted(node, boot_id, now)
     if back:
         Event.objects.create(at=now, node=node, kind="answers again")
         live.changed("nodes", f"node-{node.pk}")
+        hints.dispatch(node.pk)
         hints.schedule()
 
 
-def missed(*, node: Node, error: NodeError, now: datetime) -> None:
-    """A look at the node brought none. Its jobs are left alone: nothing is known of them."""
-    Node.objects.filter(pk=node.pk).update(missed=F("missed") + 1, tried_at=now)
+def _restarted(node: Node, boot_id: str, now: datetime) -> None:
+    """Who opened the machine may have changed what is in it."""
+    known = Node.objects.filter(pk=node.pk, boot_id=node.boot_id)
+    if not node.boot_id:
+        known.update(boot_id=boot_id)
+    elif known.update(boot_id=boot_id, probed_at=None):
+        Event.objects.create(at=now, node=node, kind="restarted", detail="It has a new boot id.")
+        hints.look(node.pk)
+
+
+def missed(*, node: Node, error: NodeError, now: datetime, at_once: bool = False) -> None:
+    """A node did not answer. Its jobs are left alone: nothing is known of them.
+
+    It counts as out of reach after `MISSES` in a row, or `at_once`.
+    """
+    # Whatever was under way when a connection broke is one miss, not many.
+    apart = Q(missed=0) | Q(tried_at=None) | Q(tried_at__lt=now - MISSES_APART)
+    Node.objects.filter(apart, pk=node.pk).update(missed=F("missed") + 1, tried_at=now)
     node.refresh_from_db(fields=["missed", "health"])
-    if node.missed >= MISSES and node.health != Node.Health.UNREACHABLE:
+    gone = at_once or node.missed >= MISSES
+    if gone and node.health != Node.Health.UNREACHABLE:
         _unreachable(node, error, now)
         Event.objects.create(at=now, node=node, kind="does not answer", detail=error.message)
         hints.schedule()
@@ -243,13 +261,19 @@ def remove(*, node: Node, actor: User | None, now: datetime) -> None:
 
     Raises `NodeBusy` while jobs hold part of it.
     """
+    # A pass that still saw it there would place a job on it.
+    passes.wait()
     node = Node.objects.select_for_update().get(pk=node.pk)
     busy = node.allocations.filter(attempt__ended_at=None).values_list("attempt__job_id", flat=True)
     if busy:
-        raise NodeBusy(
-            f"{node.name} still runs {', '.join(f'job {pk}' for pk in sorted(set(busy)))}. "
-            "Drain it, wait for them or cancel them, then remove it."
-        )
+        advice = "Drain it, wait for them or cancel them, then remove it."
+        if node.health == Node.Health.UNREACHABLE:
+            advice = (
+                "It does not answer, so nobody knows whether they still run. If the machine is "
+                f"off, say so by `manage.py nodes off {node.name}`: that ends them."
+            )
+        named = ", ".join(f"job {pk}" for pk in sorted(set(busy)))
+        raise NodeBusy(f"{node.name} still runs {named}. {advice}")
     Node.objects.filter(pk=node.pk).update(removed_at=now)
     node.gpus.update(present=False)
     Event.objects.create(at=now, node=node, kind="removed", actor=actor, detail=_way(node))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import logging
+from datetime import datetime
 
 from django.db import transaction
 
-from jobs.events import CheckpointSeen, GpuSample, Observation, Phase, RunObserved, SystemSample
+from jobs.events import GpuSample, Observation, Phase, RunObserved, SystemSample
 from jobs.nodes.transport import NodeError
 from portal import archive, hints, live, reach
-from portal.actions import nodes
+from portal.actions import checkpoints, nodes
+from portal.actions.clock import Clock, Times
 from portal.actions.settle import settle
-from portal.models import Allocation, Checkpoint, Gpu, Job, Node
+from portal.models import Allocation, Gpu, Job, Node
 
 Open = Allocation.Phase
 SAMPLED = (
     "sampled_at", "memory_used_mib", "utilization_pct", "temperature_c", "power_w", "processes"
 )  # fmt: skip
 LOST = "Its directory on the node is gone, so nobody saw how it ended."
+
+log = logging.getLogger(__name__)
 
 
 def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = False) -> None:
@@ -31,26 +35,42 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
         for part in node.allocations.filter(phase__in=(Open.LAUNCHING, Open.RUNNING))
         .select_related("attempt")
     }  # fmt: skip
+    clock = Clock(now)
     try:
         seen = reach.engine(node).observe(list(parts), gpus=gpus, system=system)
     except NodeError as error:
         nodes.missed(node=node, error=error, now=now)
         return
-    for run in seen.runs:
-        if run.phase is Phase.EXITED and run.log_tail is not None:
-            archive.write(run.key, run.log_tail)
-    _apply(node, parts, seen, now)
+    # The node looked just before its answer came, however long we had to wait for it.
+    now = clock.now
+    kept = {run.key for run in seen.runs if run.phase is Phase.EXITED and _keep_log(run)}
+    _apply(node, parts, seen, kept, now)
+
+
+def _keep_log(run: RunObserved) -> bool:
+    """Whether the whole log came along and lies in the archive now."""
+    if run.log_tail is None:
+        return False
+    try:
+        archive.write(run.key, run.log_tail)
+    except OSError as error:
+        # A full disk here must not hide how the run ended; its log waits on the node.
+        log.warning("the log of %s could not be kept: %s", run.key, error)
+        return False
+    return True
 
 
 @transaction.atomic
-def _apply(node: Node, parts: dict[str, Allocation], seen: Observation, now: datetime) -> None:
+def _apply(
+    node: Node, parts: dict[str, Allocation], seen: Observation, kept: set[str], now: datetime
+) -> None:
     touched = [run for run in seen.runs if run.key in parts and _differs(parts[run.key], run)]
     ids = {parts[run.key].attempt.job_id for run in touched}
     list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
-    clock = now - datetime.fromtimestamp(seen.at, UTC)
+    times = Times(seen.at, now)
     for run in touched:
-        _write(parts[run.key], run, clock, now)
-    _checkpoints(parts, seen.checkpoints, clock)
+        _write(parts[run.key], run, run.key in kept, times)
+    checkpoints.note(parts, seen.checkpoints, times)
     for attempt in {parts[run.key].attempt for run in touched}:
         settle(attempt=attempt, now=now)
     whole = seen.system is not None
@@ -65,72 +85,38 @@ def _apply(node: Node, parts: dict[str, Allocation], seen: Observation, now: dat
 
 def _differs(part: Allocation, run: RunObserved) -> bool:
     if run.phase is Phase.RUNNING:
-        return part.phase == Open.LAUNCHING or run.log_bytes != part.log_bytes
+        new = part.phase == Open.LAUNCHING or part.started_at is None
+        return new or run.log_bytes != part.log_bytes
     # ABSENT means something only of a run that was known to run before this look began: a
     # launch may be on its way.
     return run.phase is Phase.EXITED or (run.phase is Phase.ABSENT and part.phase == Open.RUNNING)
 
 
-def _write(part: Allocation, run: RunObserved, clock: timedelta, now: datetime) -> None:
+def _write(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -> None:
     still_open = Allocation.objects.filter(pk=part.pk, phase__in=(Open.LAUNCHING, Open.RUNNING))
-    started = _ours(run.started_at, clock) or part.started_at
+    # As first told: the node's clock may have been set since.
+    started = part.started_at or times.ours(run.started_at)
     if run.phase is Phase.RUNNING:
         still_open.update(phase=Open.RUNNING, started_at=started, log_bytes=run.log_bytes)
         live.changed(f"log-{part.attempt.job_id}")
         return
     absent = run.phase is Phase.ABSENT
+    ended_at = times.ours(run.ended_at) or times.now
     ended = still_open.update(
         phase=Open.ENDED,
         started_at=started,
-        ended_at=_ours(run.ended_at, clock) or now,
+        ended_at=max(ended_at, started) if started else ended_at,
         cause="lost" if absent or run.cause is None else run.cause,
         exit_code=run.exit_code,
         signal=run.signal,
         message=LOST if absent else run.message,
         log_bytes=part.log_bytes if absent else run.log_bytes,
-        log_kept=run.log_tail is not None,
+        log_kept=log_kept,
     )
     if ended:
         live.changed(f"log-{part.attempt.job_id}")
-        if run.log_tail is None and not absent:
+        if not log_kept and not absent:
             hints.keep_log(part.pk)
-
-
-def _ours(at: float | None, clock: timedelta) -> datetime | None:
-    """A node's time on the portal's clock."""
-    return None if at is None else datetime.fromtimestamp(at, UTC) + clock
-
-
-def _checkpoints(
-    parts: dict[str, Allocation], seen: tuple[CheckpointSeen, ...], clock: timedelta
-) -> None:
-    known = {
-        (row.job_id, row.path): row
-        for row in Checkpoint.objects.filter(
-            job_id__in={part.attempt.job_id for part in parts.values()},
-            node_id__in={part.node_id for part in parts.values()},
-        )
-    }
-    for found in seen:
-        part = parts.get(found.key)
-        if part is None:
-            continue
-        job_id = part.attempt.job_id
-        facts = {
-            "name": found.name,
-            "step": found.step,
-            "size_bytes": found.size_bytes,
-            "modified_at": datetime.fromtimestamp(found.modified_at, UTC) + clock,
-            "complete": found.complete,
-        }
-        row = known.get((job_id, found.path))
-        if row and (row.size_bytes, row.complete) == (found.size_bytes, found.complete):
-            continue
-        Checkpoint.objects.update_or_create(
-            job_id=job_id, node_id=part.node_id, path=found.path,
-            defaults=facts, create_defaults=facts | {"attempt_id": part.attempt_id},
-        )  # fmt: skip
-        live.changed(f"job-{job_id}")
 
 
 def _gpus(node: Node, samples: tuple[GpuSample, ...], now: datetime) -> None:
@@ -156,10 +142,7 @@ def _gpus(node: Node, samples: tuple[GpuSample, ...], now: datetime) -> None:
             for process in sample.processes
         ]
         behind.append(gpu)
-    Gpu.objects.bulk_update(
-        behind,
-        SAMPLED,
-    )
+    Gpu.objects.bulk_update(behind, SAMPLED)
     live.changed("nodes", f"node-{node.pk}")
 
 

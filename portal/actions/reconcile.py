@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Exists, F, OuterRef, Q
 
+from jobs.events import Cause
 from jobs.lifecycle import State
 from portal import broker, hints
 from portal.actions import dispatch, logs
@@ -27,11 +28,19 @@ def reconcile(*, now: datetime) -> None:
     if not broker.first("reconcile", 1.0):
         return
     dispatch.resettle(now=now)
+    # What a node out of reach was told before is repeated when it answers again; what it was
+    # never told is tried, so that it can be taken back.
     behind = Q(phase=Phase.PLANNED) | Q(
         Q(phase=Phase.LAUNCHING) | Q(stop_wanted_at__isnull=False),
         phase__in=(Phase.LAUNCHING, Phase.RUNNING),
+        node__health=Node.Health.UP,
     )
-    unsent = Allocation.objects.filter(behind, attempt__ended_at=None)
+    # Given up as lost when its node was declared off, which answers all the same.
+    returned = Q(
+        phase=Phase.ENDED, stop_wanted_at__isnull=False, stop_sent_at=None, cause=Cause.LOST,
+        node__health=Node.Health.UP, node__removed_at=None,
+    )  # fmt: skip
+    unsent = Allocation.objects.filter(behind & Q(attempt__ended_at=None) | returned)
     for node_id in unsent.values_list("node_id", flat=True).distinct():
         hints.dispatch(node_id)
     if Job.objects.filter(state=State.PENDING).exists():
@@ -39,7 +48,7 @@ def reconcile(*, now: datetime) -> None:
     _look(now)
     homeless = Allocation.objects.filter(
         phase=Phase.ENDED, log_kept=False, node__health=Node.Health.UP,
-        node__removed_at=None, ended_at__gt=now - logs.KEEP_ON_NODE,
+        node__removed_at=None, ended_at__gt=now - logs.FETCHED_WITHIN,
     ).exclude(cause="lost")  # fmt: skip
     for pk in homeless.values_list("pk", flat=True)[:MAX_LOGS]:
         hints.keep_log(pk)

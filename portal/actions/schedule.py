@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max
 
 from jobs.engines.contract import run_key
@@ -14,13 +14,13 @@ from jobs.lifecycle import Reason, State
 from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Explanation, Placement, Start
 from portal import hints, live
+from portal.actions import passes
 from portal.models import Allocation, Attempt, Gpu, Job, Lease
 from portal.queries import snapshot
 
 MAX_STARTS = 500
 """Starts applied in one pass; the next one follows at once."""
-PASS_LOCK = 0x6361_7272
-"""Key of PostgreSQL's advisory lock that lets one pass run at a time."""
+HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
 
 
 @transaction.atomic
@@ -30,7 +30,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     One pass runs at a time, and a pass is one transaction: killed in the middle, it has done
     nothing. `explain=False` leaves the reasons of waiting jobs as they were.
     """
-    if not _alone():
+    if not passes.begin():
         hints.schedule(countdown=0.2)
         return 0
     decided = plan(snapshot.take(), now)
@@ -47,15 +47,6 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     if len(starts) < len(decided.starts):
         hints.schedule()
     return len(starts)
-
-
-def _alone() -> bool:
-    """SQLite's immediate transactions exclude each other already."""
-    if connection.vendor != "postgresql":
-        return True
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [PASS_LOCK])
-        return bool(cursor.fetchone()[0])
 
 
 def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> None:
@@ -107,9 +98,14 @@ def _explain(explanations: dict[int, Explanation]) -> None:
     behind = []
     for job in Job.objects.filter(state=State.PENDING).only("reason", "detail", "state"):
         found = explanations.get(job.pk)
-        if found and (job.reason, job.detail) != (found.reason, found.detail):
+        if found is None or (job.reason, job.detail) == (found.reason, found.detail):
+            continue
+        # Who held it, or what failed, was written down when it happened.
+        if not (job.detail and job.reason == found.reason in HELD):
             job.reason, job.detail = found.reason, found.detail
             behind.append(job)
-    Job.objects.bulk_update(behind, ["reason", "detail"], batch_size=500)
+    # Still only what waits: who was cancelled meanwhile has its last word already.
+    waiting = Job.objects.filter(state=State.PENDING)
+    waiting.bulk_update(behind, ["reason", "detail"], batch_size=500)
     if behind:
         live.changed("jobs", *(f"job-{job.pk}" for job in behind))

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from jobs.events import Cause
 from jobs.lifecycle import Reason, State
-from jobs.outcome import RunEnd, Verdict, verdict
+from jobs.outcome import RunEnd, verdict
 from portal import hints
 from portal.models import Allocation, Attempt, Job, Lease
 
@@ -28,14 +28,15 @@ def settle(*, attempt: Attempt, now: datetime) -> None:
         .select_related("cancelled_by")
         .get(pk=attempt.job_id)
     )
-    if not job.active:
+    # Whoever comes late with an earlier attempt must not touch what the present one holds.
+    if not job.active or not Attempt.objects.filter(pk=attempt.pk, ended_at=None).exists():
         return
     parts = list(attempt.allocations.select_related("node").order_by("rank"))
     live = [part for part in parts if part.phase in Allocation.OPEN]
     if not live:
         _close(job, attempt, parts, now)
     elif job.cancelled_at or any(_broken(part) for part in parts):
-        _wind_down(job, live, now)
+        _wind_down(job, attempt, now)
     elif job.state == State.CONFIGURING and all(
         part.phase in (Phase.RUNNING, Phase.ENDED) for part in parts
     ):
@@ -52,30 +53,29 @@ def _broken(part: Allocation) -> bool:
     return part.phase == Phase.VOID or (part.phase == Phase.ENDED and not _end(part).well)
 
 
-def _wind_down(job: Job, live: list[Allocation], now: datetime) -> None:
+def _wind_down(job: Job, attempt: Attempt, now: datetime) -> None:
     """Stop what still runs. Nothing is given back before every process is known to be gone."""
-    never_sent = [part.pk for part in live if part.phase == Phase.PLANNED]
-    Allocation.objects.filter(pk__in=never_sent, phase=Phase.PLANNED).update(
-        phase=Phase.VOID, ended_at=now
-    )
-    others = [part for part in live if part.phase != Phase.PLANNED]
-    Allocation.objects.filter(
-        pk__in=[part.pk for part in others], stop_wanted_at=None
-    ).update(stop_wanted_at=now)  # fmt: skip
-    for part in others:
-        hints.dispatch(part.node_id)
+    # The database says what was sent by now: a worker may just have claimed a part.
+    attempt.allocations.filter(phase=Phase.PLANNED).update(phase=Phase.VOID, ended_at=now)
+    sent = attempt.allocations.filter(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
+    sent.filter(stop_wanted_at=None).update(stop_wanted_at=now)
+    left = list(sent.values_list("node_id", flat=True))
+    for node_id in left:
+        hints.dispatch(node_id)
     if job.state != State.COMPLETING:
         cancelled = bool(job.cancelled_at)
+        void = attempt.allocations.filter(phase=Phase.VOID).exclude(message="").first()
+        why = void.message if void else "A part of it ended badly."
         job.move(
             State.COMPLETING,
             now=now,
             reason=Reason.CANCELLED_BY_USER if cancelled else Reason.CLEANING,
             detail=f"Cancelled by {job.cancelled_by}; its processes are being ended."
             if cancelled
-            else "A part of it ended badly; the others are being ended.",
+            else f"{why} Its other parts are being ended.",
         )
-    if not others:
-        settle(attempt=Attempt.objects.get(pk=live[0].attempt_id), now=now)
+    if not left:
+        settle(attempt=attempt, now=now)
 
 
 def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
@@ -83,16 +83,15 @@ def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -
     ran = [part for part in ended if part.started_at]
     Lease.objects.filter(allocation__attempt=attempt, released_at=None).update(released_at=now)
     hints.schedule()
-    if not job.cancelled_at and not any(_counts(part) for part in parts):
+    # What has once run as a whole never runs again, whoever stopped it.
+    never_ran = job.started_at is None and not any(_counts(part) for part in parts)
+    if never_ran and not job.cancelled_at:
         _give_back(job, attempt, parts, now)
         return
-    found = (
-        verdict(
-            [_end(part) for part in ended],
-            cancelled_by=str(job.cancelled_by) if job.cancelled_at else None,
-        )
-        if ended
-        else Verdict(State.CANCELLED, Reason.CANCELLED_BY_USER, f"Cancelled by {job.cancelled_by}.")
+    found = verdict(
+        [_end(part) for part in ended],
+        cancelled_by=str(job.cancelled_by) if job.cancelled_at else None,
+        unstarted=[part.message for part in parts if part.phase == Phase.VOID],
     )
     ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     _end_attempt(attempt, found.state, found.detail, ended_at)

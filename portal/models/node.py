@@ -136,7 +136,7 @@ class Node(models.Model):
             return f"drained: {self.drain_reason}" if self.drain_reason else "drained"
         if self.health != self.Health.UP:
             return self.get_health_display()
-        return ""
+        return "" if self.probed_at else "not probed since its restart"
 
 
 class Gpu(models.Model):

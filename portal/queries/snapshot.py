@@ -14,18 +14,19 @@ from jobs.scheduler.snapshot import DependencyState, Gpu, Node, Pending, Running
 from jobs.spec import Dependency, DependencyKind, JobSpec
 from jobs.spec_json import from_dict
 from portal import models
-from portal.models import Allocation, Job, Lease
+from portal.models import Allocation, Attempt, Job, Lease
 
 HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
-"""Waiting jobs looked at in one pass, in order of submission: a pass is bounded."""
+"""Waiting jobs looked at in one pass, in order of submission and the held ones last: a pass is
+bounded."""
 
 
 def take() -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     pending = list(
         Job.objects.filter(state=State.PENDING)
-        .order_by("submitted_at", "id")
+        .order_by("held", "submitted_at", "id")
         .defer("spec", "detail")
         .select_related("partition")[:MAX_PENDING]
     )
@@ -74,16 +75,19 @@ def _running() -> tuple[Running, ...]:
     open_parts = Allocation.objects.filter(attempt__ended_at=None).select_related("attempt")
     for part in open_parts.order_by("node_id"):
         places[part.attempt.job_id].append(part)
+    # One that is about to start has its walltime still before it.
+    begun = dict(Attempt.objects.filter(ended_at=None).values_list("job_id", "started_at"))
     return tuple(
         Running(
             id=job.pk,
-            ends_by=(job.started_at or job.submitted_at) + timedelta(seconds=job.walltime_s),
+            ends_by=(job.started_at or begun[job.pk]) + timedelta(seconds=job.walltime_s),
             node_ids=tuple(part.node_id for part in places[job.pk]),
             array_id=job.array_id,
             cpus_per_node=max((part.cpus for part in places[job.pk]), default=0),
             memory_mib_per_node=max((part.memory_mib for part in places[job.pk]), default=0),
         )
-        for job in jobs.only("started_at", "submitted_at", "walltime_s", "array_id")
+        for job in jobs.only("started_at", "walltime_s", "array_id")
+        if job.pk in begun
     )
 
 

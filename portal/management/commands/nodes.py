@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
+from portal.actions.down import NodeAnswers, declare_off
 from portal.models import Node, Partition
 from portal.queries import listing
 
@@ -35,7 +36,8 @@ class Command(BaseCommand):
         local = verbs.add_parser("add-local", help="make this machine a node")
         local.add_argument("--name", default="this-machine")
         for verb, help_ in (("probe", "look again at what it has"), ("remove", "forget it"),
-                            ("resume", "let jobs start there again")):  # fmt: skip
+                            ("resume", "let jobs start there again"),
+                            ("off", "say that it is switched off; its jobs end")):  # fmt: skip
             verbs.add_parser(verb, help=help_).add_argument("name")
         drain = verbs.add_parser("drain", help="let no further job start there")
         drain.add_argument("name")
@@ -107,6 +109,15 @@ class Command(BaseCommand):
         node = _node(options["name"])
         done = actions.resume(node=node, actor=None, now=timezone.now())
         self.stdout.write(f"{node} takes jobs again" if done else f"{node} was not drained")
+
+    def _off(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        try:
+            ended = declare_off(node=node, actor=None, now=timezone.now())
+        except NodeAnswers as error:
+            raise CommandError(error.message) from error
+        named = ", ".join(f"job {pk}" for pk in ended) or "no job"
+        self.stdout.write(f"{node} is drained and counts as off; {named} was on it")
 
     def _remove(self, options: dict[str, Any]) -> None:
         node = _node(options["name"])
