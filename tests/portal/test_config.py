@@ -13,14 +13,14 @@ from portal import config
 
 def test_a_wrong_flag_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARREL_PRACTICE", "perhaps")
-    with pytest.raises(ImproperlyConfigured, match="CARREL_PRACTICE.*perhaps.*1 or 0"):
+    with pytest.raises(ImproperlyConfigured, match=r"CARREL_PRACTICE.*perhaps.*1 or 0"):
         config.flag("CARREL_PRACTICE", True)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "80a", "8.5"])
 def test_a_wrong_number_names_its_variable(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("PORT", value)
-    with pytest.raises(ImproperlyConfigured, match="PORT.*number from 1"):
+    with pytest.raises(ImproperlyConfigured, match=r"PORT.*number from 1"):
         config.integer("PORT", 8000, least=1)
 
 
@@ -32,7 +32,7 @@ def test_a_secret_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
 
 
 def test_an_unknown_database_is_refused() -> None:
-    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL.*mysql.*postgresql://"):
+    with pytest.raises(ImproperlyConfigured, match=r"DATABASE_URL.*mysql.*postgresql://"):
         config.database("mysql://somewhere/carrel", Path("/nowhere"))
 
 
