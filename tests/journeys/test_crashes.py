@@ -102,6 +102,7 @@ def test_every_job_ends_rightly_and_ran_once(
         _all_works(carrel, person, visitor, f"after-{stage}")
         assert visitor.stayed()
 
+    assert "Traceback" not in carrel.told
     carrel.crash()
     (tmp_path / "supervisor").touch()
     with again:
