@@ -135,9 +135,7 @@ def measure_practice(arguments: argparse.Namespace, scratch: Path) -> Latency:
         return latency(portal, person, arguments.latency_jobs, scratch)
 
 
-def measure_sshd(
-    arguments: argparse.Namespace, scratch: Path
-) -> tuple[Latency | None, list[Throughput]]:
+def measure_sshd(arguments: argparse.Namespace, scratch: Path) -> tuple[Latency, list[Throughput]]:
     """Parts 2 and 3."""
     data = scratch / "sshd"
     (data / "ssh").mkdir(parents=True)
@@ -147,7 +145,7 @@ def measure_sshd(
         portal.inside("add-nodes", json.dumps([asdict(machine) for machine in machines]))
         person = portal.sign_in()
         soon = latency(portal, person, arguments.latency_jobs, scratch)
-        say_latency("real sshd, 16 nodes", soon)
+        say_latency(f"real sshd, {arguments.nodes} nodes", soon)
         fast = []
         for array in (False, True):
             fast.append(throughput(portal, arguments.jobs, array=array, scratch=scratch))

@@ -215,8 +215,10 @@ class Slurm:
             return False
 
     def _log_tail(self) -> str:
-        lines = [line for log in sorted((self._base / "log").iterdir()) for line in _tail(log)]
-        return "; ".join(lines) or "it logged nothing"
+        logs = (log.read_text(errors="replace") for log in sorted((self._base / "log").iterdir()))
+        return (
+            "; ".join(line for log in logs for line in log.splitlines()[-3:]) or "it says nothing"
+        )
 
     def _run(self, *command: str) -> None:
         # A session of its own: Ctrl-C reaches only us, and we end it in order.
@@ -290,10 +292,6 @@ def _free_ports(count: int) -> list[int]:
     for server in held:
         server.close()
     return ports
-
-
-def _tail(log: Path, lines: int = 3) -> list[str]:
-    return log.read_text(errors="replace").splitlines()[-lines:]
 
 
 def _wait(done: Callable[[], object], timeout_s: float, else_: str) -> None:
