@@ -1,0 +1,161 @@
+"""Transactions that meet on PostgreSQL, where they do not exclude each other as on SQLite.
+
+These run where `DATABASE_URL` names a PostgreSQL server: `.ci/postgres pytest tests/portal`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from jobs.lifecycle import State
+from portal.actions import cancel, dispatch, nodes, schedule
+from portal.models import Allocation, Attempt, Job, Node
+from tests.portal.actions.conftest import Lab
+
+pytestmark = pytest.mark.skipif(
+    not settings.DATABASES["default"]["ENGINE"].endswith("postgresql"),
+    reason="SQLite has one writer at a time",
+)
+
+
+class Other(threading.Thread):
+    """Does something in a transaction of its own; `result` is what came of it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.work = work
+        self.result: Any = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.result = self.work()
+        except Exception as error:
+            self.result = error
+        finally:
+            connection.close()
+
+    def until_it_waits(self) -> Other:
+        """Until it has ended or waits for a lock."""
+        deadline = time.monotonic() + 20
+        while self.is_alive():
+            assert time.monotonic() < deadline
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                if cursor.fetchone()[0]:
+                    break
+            time.sleep(0.01)
+        return self
+
+    def outcome(self) -> Any:
+        self.join(20)
+        assert not self.is_alive()
+        return self.result
+
+
+def during_the_pass(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> list[Other]:
+    """Begins `work` when a pass has taken its snapshot, and lets it get as far as it can."""
+    plan, others = schedule.plan, list[Other]()
+
+    def decide(*given: Any) -> Any:
+        others.append(Other(work).until_it_waits())
+        return plan(*given)
+
+    monkeypatch.setattr(schedule, "plan", decide)
+    return others
+
+
+def test_a_job_cancelled_during_a_pass_keeps_its_last_word(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.node("n1", gpus=1)
+    first = lab.submit("sleep 600", gpus_per_node="1")
+    schedule.schedule(now=timezone.now())
+    second = lab.submit("true", gpus_per_node="1")
+    (other,) = [
+        during_the_pass(
+            monkeypatch,
+            lambda: cancel.cancel(
+                job=Job.objects.get(pk=second.pk), actor=lab.owner, now=timezone.now()
+            ),
+        )
+    ]
+    schedule.schedule(now=timezone.now())
+    assert other[0].outcome() is True
+    assert lab.fresh(second).state == "CANCELLED"
+    assert (second.reason, second.detail.split()[0]) == ("CancelledByUser", "Cancelled")
+    assert lab.fresh(first).state == "CONFIGURING"
+
+
+def test_a_node_is_not_removed_under_a_pass_that_uses_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = lab.node("n1")
+    job = lab.submit("true")
+    others = during_the_pass(
+        monkeypatch, lambda: nodes.remove(node=node, actor=lab.owner, now=timezone.now())
+    )
+    assert schedule.schedule(now=timezone.now()) == 1
+    assert isinstance(others[0].outcome(), nodes.NodeBusy)
+    monkeypatch.undo()
+    assert Node.objects.filter(pk=node.pk).exists()
+    lab.end(job)
+
+
+def test_a_cancellation_that_comes_with_the_end_is_too_late(lab: Lab) -> None:
+    node = lab.node("n1")
+    job = lab.submit("true")
+    schedule.schedule(now=timezone.now())
+    now = timezone.now()
+    with transaction.atomic():
+        locked = Job.objects.select_for_update().get(pk=job.pk)
+        other = Other(
+            lambda: cancel.cancel(job=Job.objects.get(pk=job.pk), actor=lab.owner, now=now)
+        ).until_it_waits()
+        Attempt.objects.filter(job=job).update(ended_at=now)
+        node.allocations.update(phase="ended", cause="exited", exit_code=0, ended_at=now)
+        locked.move(State.COMPLETED, now=now, exit_code=0, ended_at=now)
+    assert other.outcome() is False
+    assert lab.fresh(job).cancelled_at is None
+
+
+def test_a_claim_passes_over_what_another_transaction_changes(lab: Lab) -> None:
+    node = lab.node("n1")
+    for _ in range(2):
+        lab.submit("sleep 600")
+    schedule.schedule(now=timezone.now())
+    with transaction.atomic():
+        held = Allocation.objects.select_for_update().order_by("pk").first()
+        claimed = Other(lambda: dispatch._claim(node, timezone.now())).outcome()
+    assert held is not None
+    assert held.pk not in [part.pk for part in claimed]
+    assert len(claimed) == 1
+
+
+def test_a_part_claimed_just_now_is_told_to_stop(lab: Lab) -> None:
+    """The cancellation has read it as never sent when a worker takes it on."""
+    node = lab.node("n1")
+    proof = lab.directory / "proof"
+    job = lab.submit(f"sleep 2; touch {proof}")
+    schedule.schedule(now=timezone.now())
+    with transaction.atomic():
+        claimed = dispatch._claim(node, timezone.now())
+        other = Other(
+            lambda: cancel.cancel(
+                job=Job.objects.get(pk=job.pk), actor=lab.owner, now=timezone.now()
+            )
+        ).until_it_waits()
+    assert other.outcome() is True
+    assert len(claimed) == 1
+    assert Allocation.objects.get().stop_wanted_at is not None
+    lab.end(job)
+    assert job.state == "CANCELLED"
+    assert not proof.exists()
