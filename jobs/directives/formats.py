@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 
 from jobs.rules import (
     MAX_ARRAY_INDEX,
     MAX_ARRAY_TASKS,
+    MAX_DEPENDENCIES,
     MAX_NODES,
     MAX_WALLTIME_S,
     check_variable,
@@ -121,6 +123,7 @@ def array(text: str) -> Array:
     """`0-9`, `1,3,5`, `0-100:10`, each with `%4` for at most four at once."""
     listed, percent, limit = text.partition("%")
     indices: set[int] = set()
+    named = 0
     for part in listed.split(","):
         found = _RANGE.match(part)
         if not found:
@@ -134,12 +137,11 @@ def array(text: str) -> Array:
             )
         if high > MAX_ARRAY_INDEX:
             raise ValueError(f"indices may be at most {MAX_ARRAY_INDEX:,}")
-        # Counted first, for a range may name millions.
-        if len(range(low, high + 1, step)) > MAX_ARRAY_TASKS:
+        # Counted first, for a range may name millions, and repeats too.
+        named += len(range(low, high + 1, step))
+        if named > MAX_ARRAY_TASKS:
             raise ValueError(f"an array may have at most {MAX_ARRAY_TASKS:,} tasks")
         indices.update(range(low, high + 1, step))
-        if len(indices) > MAX_ARRAY_TASKS:
-            raise ValueError(f"an array may have at most {MAX_ARRAY_TASKS:,} tasks")
     at_once = min(whole(limit), MAX_ARRAY_TASKS) if percent else None
     return Array(tuple(sorted(indices)), at_once)
 
@@ -163,6 +165,8 @@ def dependencies(text: str) -> tuple[Dependency, ...]:
                 raise ValueError("singleton takes no job number")
             found.append(Dependency(kind))
             continue
+        if len(ids) > MAX_DEPENDENCIES:
+            raise ValueError(f"may name at most {MAX_DEPENDENCIES:,} jobs")
         if not ids or not all(_DIGITS.match(job_id) and int(job_id) for job_id in ids):
             raise ValueError(f"{_shown(part)} needs the numbers of jobs, as in {kind}:17:18")
         found += [Dependency(kind, int(job_id)) for job_id in ids]
@@ -211,6 +215,7 @@ def gres(text: str) -> tuple[str | None, int]:
 def hosts(text: str) -> tuple[str, ...]:
     """`n1,n2` or `n[1-3,7]`, zeros in front kept: names, in order, each once."""
     found: dict[str, None] = {}
+    named = 0
     for part in _split(text, {"[": "]"}):
         before, bracket, rest = part.partition("[")
         inside, closing, after = rest.partition("]")
@@ -218,7 +223,8 @@ def hosts(text: str) -> tuple[str, ...]:
             raise ValueError(f"{_shown(text)} is not a list of nodes; write n1,n2 or n[1-3]")
         for middle in _numbers(inside) if bracket else [""]:
             found[f"{before}{middle}{after}"] = None
-            if len(found) > MAX_NODES:
+            named += 1
+            if named > MAX_NODES:
                 raise ValueError(f"may name at most {MAX_NODES:,} nodes")
     return tuple(found)
 
@@ -241,17 +247,14 @@ def _split(text: str, pairs: dict[str, str]) -> list[str]:
     return parts
 
 
-def _numbers(text: str) -> list[str]:
-    found: list[str] = []
+def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         low, dash, high = part.partition("-")
         high = high if dash else low
         if not (_DIGITS.match(low) and _DIGITS.match(high)) or int(high) < int(low):
             raise ValueError(f"{_shown(text)} is not a range of nodes; write n[1-3,7]")
-        if int(high) - int(low) >= MAX_NODES:
-            raise ValueError(f"may name at most {MAX_NODES:,} nodes")
-        found += [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1)]
-    return found
+        for number in range(int(low), int(high) + 1):
+            yield str(number).zfill(len(low))
 
 
 def features(text: str) -> tuple[str, ...]:

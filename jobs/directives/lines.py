@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from jobs.rules import SpecError
 
+MAX_WORDS = 1_000
+"""Of all directives together: each is read several times while somebody types."""
 _LOOKALIKE = re.compile(r"\s*#\s*sbatch\b", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[;&|(){}`]")
 _LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec"})
@@ -55,6 +58,7 @@ def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]
     errors: list[SpecError] = []
     notices: list[Notice] = []
     first_command: int | None = None
+    left = MAX_WORDS
     for number, line in enumerate(script.split("\n"), start=1):
         if not line.startswith("#SBATCH"):
             if first_command is None and line.strip() and not line.lstrip().startswith("#"):
@@ -74,9 +78,17 @@ def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]
             )
         else:
             try:
-                found.append(Words(number, tuple(split(line.removeprefix("#SBATCH")))))
+                words = tuple(islice(split(line.removeprefix("#SBATCH")), left + 1))
             except ValueError as problem:
                 errors.append(SpecError("#SBATCH", str(problem), number))
+                words = ("",)
+            else:
+                found.append(Words(number, words[:left]))
+            left -= max(1, len(words))
+            if left < 0:
+                most = f"at most {MAX_WORDS:,} words of directives are read; leave out the rest"
+                errors.append(SpecError("#SBATCH", most, number))
+                break
     return found, errors, notices
 
 
