@@ -108,7 +108,7 @@ def database(url: str, data: Path) -> dict[str, Any]:
 
 def _sqlite(path: Path) -> dict[str, Any]:
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "portal.sqlite",
         "NAME": str(path),
         # Immediate transactions queue up for the write lock in place of failing on it.
         "OPTIONS": {

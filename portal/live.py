@@ -11,14 +11,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from functools import partial
 
 import redis
 import redis.asyncio
 from django.conf import settings
 from django.db import transaction
 
-from portal import broker
+from portal import after, broker
 
 CHANNEL = "carrel:live"
 SILENCE_S = 15
@@ -29,9 +28,27 @@ GATHER_S = 0.2
 log = logging.getLogger(__name__)
 
 
+class _News:
+    """The topics of one transaction, told together. Equal to any other, so that there is one."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, None] = {}
+
+    def __call__(self) -> None:
+        publish(*self.topics)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _News)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def changed(*topics: str) -> None:
     """Tell open pages, once the present transaction has been committed."""
-    transaction.on_commit(partial(publish, *topics))
+    if not transaction.get_connection().in_atomic_block:
+        publish(*topics)
+        return
+    after.commit(_News()).topics.update(dict.fromkeys(topics))
 
 
 def publish(*topics: str) -> None:

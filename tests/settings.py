@@ -15,7 +15,7 @@ for _name in ("REDIS_URL", "CARREL_BASE_URL", "CARREL_HOSTS", "PORT"):
 from portal.settings import *  # noqa: E402, F403
 from portal.settings import DATA, DATABASES, STATIC_ROOT  # noqa: E402
 
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+if DATABASES["default"]["ENGINE"].endswith("sqlite"):
     DATABASES["default"]["TEST"] = {"NAME": str(DATA / "test.sqlite3")}
 STATIC_ROOT.mkdir()
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

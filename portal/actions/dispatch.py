@@ -23,7 +23,7 @@ from portal import reach
 from portal.actions import nodes
 from portal.actions.clock import Clock
 from portal.actions.launches import launches_of
-from portal.actions.settle import settle
+from portal.actions.settle import settle, settle_all
 from portal.models import Allocation, Attempt, Job, Node
 
 Phase = Allocation.Phase
@@ -103,8 +103,7 @@ def _withdraw(whys: dict[Allocation, str], now: datetime) -> None:
             Allocation.objects.filter(pk=part.pk, phase=Phase.LAUNCHING, tries=1).update(
                 phase=Phase.VOID, ended_at=now, message=why
             )
-        for attempt in {part.attempt for part in whys}:
-            settle(attempt=attempt, now=now)
+        settle_all(attempts={part.attempt for part in whys}, now=now)
 
 
 def _apply(accepted: list[Allocation], now: datetime) -> None:
@@ -113,8 +112,7 @@ def _apply(accepted: list[Allocation], now: datetime) -> None:
         Allocation.objects.filter(
             pk__in=[part.pk for part in accepted], phase=Phase.LAUNCHING
         ).update(phase=Phase.RUNNING)
-        for attempt in {part.attempt for part in accepted}:
-            settle(attempt=attempt, now=now)
+        settle_all(attempts={part.attempt for part in accepted}, now=now)
 
 
 def _lock_jobs(parts: Iterable[Allocation]) -> None:

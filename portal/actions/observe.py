@@ -12,7 +12,7 @@ from jobs.nodes.transport import NodeError
 from portal import archive, hints, live, reach
 from portal.actions import checkpoints, nodes
 from portal.actions.clock import Clock, Times
-from portal.actions.settle import settle
+from portal.actions.settle import settle_all
 from portal.models import Allocation, Gpu, Job, Node
 
 Open = Allocation.Phase
@@ -71,8 +71,7 @@ def _apply(
     for run in touched:
         _write(parts[run.key], run, run.key in kept, times)
     checkpoints.note(parts, seen.checkpoints, times)
-    for attempt in {parts[run.key].attempt for run in touched}:
-        settle(attempt=attempt, now=now)
+    settle_all(attempts={parts[run.key].attempt for run in touched}, now=now)
     whole = seen.system is not None
     nodes.answered(
         node=node, boot_id=seen.boot_id, problems=seen.problems if whole else None, now=now

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Max
 
 from jobs.engines.contract import run_key
@@ -15,7 +15,7 @@ from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Explanation, Placement, Start
 from portal import hints, live
 from portal.actions import passes
-from portal.models import Allocation, Attempt, Gpu, Job, Lease
+from portal.models import Allocation, Attempt, Gpu, Job, Lease, move_all
 from portal.queries import snapshot
 
 MAX_STARTS = 500
@@ -58,30 +58,33 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
             uuid__in=[u for start in starts for place in start.placements for u in place.gpu_uuids]
         ).values_list("uuid", "pk")
     )
-    leases: list[Lease] = []
-    for start in starts:
-        job = jobs[start.job_id]
-        if not job.move(State.CONFIGURING, now=now):
-            continue
-        number = numbers.get(job.pk, 0) + 1
-        attempt = Attempt.objects.create(
-            job=job, number=number, started_at=now,
-            master_port=20_000 + (job.pk * 31 + number) % 10_000,
-        )  # fmt: skip
-        parts = Allocation.objects.bulk_create(
-            _allocation(attempt, rank, place, job) for rank, place in enumerate(start.placements)
-        )
-        leases += [
-            Lease(gpu_id=gpu_ids[uuid], allocation=part)
-            for part, place in zip(parts, start.placements, strict=True)
-            for uuid in place.gpu_uuids
-        ]
-    Lease.objects.bulk_create(leases)
-    for node_id in {place.node_id for start in starts for place in start.placements}:
+    placed = {start.job_id: start.placements for start in starts}
+    moved = move_all([jobs[pk] for pk in placed], State.CONFIGURING, now=now)
+    attempts = Attempt.objects.bulk_create(
+        _attempt(job, numbers.get(job.pk, 0) + 1, now) for job in moved
+    )
+    parts = [
+        (_allocation(attempt, rank, place), place)
+        for attempt in attempts
+        for rank, place in enumerate(placed[attempt.job_id])
+    ]
+    Allocation.objects.bulk_create(part for part, _ in parts)
+    Lease.objects.bulk_create(
+        Lease(gpu_id=gpu_ids[uuid], allocation=part)
+        for part, place in parts
+        for uuid in place.gpu_uuids
+    )
+    for node_id in {place.node_id for _, place in parts}:
         hints.dispatch(node_id)
 
 
-def _allocation(attempt: Attempt, rank: int, place: Placement, job: Job) -> Allocation:
+def _attempt(job: Job, number: int, now: datetime) -> Attempt:
+    port = 20_000 + (job.pk * 31 + number) % 10_000
+    return Attempt(job=job, number=number, started_at=now, master_port=port)
+
+
+def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
+    job = attempt.job
     return Allocation(
         attempt=attempt,
         node_id=place.node_id,
@@ -96,16 +99,22 @@ def _allocation(attempt: Attempt, rank: int, place: Placement, job: Job) -> Allo
 def _explain(explanations: dict[int, Explanation]) -> None:
     """Write down the reasons that are new; most stay as they were from pass to pass."""
     behind = []
-    for job in Job.objects.filter(state=State.PENDING).only("reason", "detail", "state"):
-        found = explanations.get(job.pk)
-        if found is None or (job.reason, job.detail) == (found.reason, found.detail):
+    rows = Job.objects.filter(state=State.PENDING).values_list("pk", "reason", "detail")
+    for pk, reason, detail in rows:
+        found = explanations.get(pk)
+        if found is None or (reason, detail) == (found.reason, found.detail):
             continue
         # Who held it, or what failed, was written down when it happened.
-        if not (job.detail and job.reason == found.reason in HELD):
-            job.reason, job.detail = found.reason, found.detail
-            behind.append(job)
-    # Still only what waits: who was cancelled meanwhile has its last word already.
-    waiting = Job.objects.filter(state=State.PENDING)
-    waiting.bulk_update(behind, ["reason", "detail"], batch_size=500)
-    if behind:
-        live.changed("jobs", *(f"job-{job.pk}" for job in behind))
+        if not (detail and reason == found.reason in HELD):
+            behind.append((str(found.reason), found.detail, pk, str(State.PENDING)))
+    if not behind:
+        return
+    with connection.cursor() as cursor:
+        # One prepared statement for all: a CASE of a thousand arms takes long to put together.
+        # Still only what waits: who was cancelled meanwhile has its last word already.
+        cursor.executemany(
+            f"UPDATE {Job._meta.db_table} SET reason = %s, detail = %s "  # noqa: S608
+            "WHERE id = %s AND state = %s",
+            behind,
+        )
+    live.changed("jobs", *(f"job-{pk}" for _, _, pk, _ in behind))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import transaction
@@ -10,38 +12,75 @@ from jobs.events import Cause
 from jobs.lifecycle import Reason, State
 from jobs.outcome import RunEnd, verdict
 from portal import hints
-from portal.models import Allocation, Attempt, Job, Lease
+from portal.models import Allocation, Attempt, Job, Lease, move_all
 
 Phase = Allocation.Phase
+READ = (
+    "attempt_id", "rank", "phase", "started_at", "ended_at", "cause", "exit_code", "signal",
+    "message",
+)  # fmt: skip
 MAX_LAUNCH_TRIES = 3
 """Attempts that never started anything before the job is held for somebody to look."""
 
 
-@transaction.atomic
 def settle(*, attempt: Attempt, now: datetime) -> None:
-    """Read the attempt's allocations and move its job accordingly; call after any change.
+    """`settle_all` for one."""
+    settle_all(attempts=[attempt], now=now)
 
-    May be repeated at any time: it only acts on what is still behind.
+
+@transaction.atomic
+def settle_all(*, attempts: Iterable[Attempt], now: datetime) -> None:
+    """Read these attempts' allocations and move their jobs accordingly; call after any change.
+
+    May be repeated at any time: it only acts on what is still behind. A node tells of many jobs
+    at once, so the number of queries does not grow with those that only begin to run.
     """
-    job = (
+    wanted = {attempt.pk for attempt in attempts}
+    jobs = (
         Job.objects.select_for_update(of=("self",))
         .select_related("cancelled_by")
-        .get(pk=attempt.job_id)
+        .defer("spec")
+        .filter(attempts__in=wanted)
+        .order_by("pk")
     )
+    active = {job.pk: job for job in jobs if job.active}
     # Whoever comes late with an earlier attempt must not touch what the present one holds.
-    if not job.active or not Attempt.objects.filter(pk=attempt.pk, ended_at=None).exists():
-        return
-    parts = list(attempt.allocations.select_related("node").order_by("rank"))
-    live = [part for part in parts if part.phase in Allocation.OPEN]
-    if not live:
+    still = Attempt.objects.filter(pk__in=wanted, ended_at=None, job__in=active)
+    parts: dict[int, list[Allocation]] = defaultdict(list)
+    rows = Allocation.objects.filter(attempt__in=wanted).select_related("node")
+    for part in rows.only(*READ, "node__name").order_by("rank"):
+        parts[part.attempt_id].append(part)
+    begun: dict[datetime, list[Job]] = defaultdict(list)
+    for attempt in still:
+        job = active[attempt.job_id]
+        if _has_begun(job, parts[attempt.pk]):
+            begun[_started(parts[attempt.pk]) or now].append(job)
+        else:
+            _settle(job, attempt, parts[attempt.pk], now)
+    for started_at, together in begun.items():
+        move_all(together, State.RUNNING, now=now, started_at=started_at)
+
+
+def _has_begun(job: Job, parts: list[Allocation]) -> bool:
+    """Every part of it runs or has ended well, and none of it knew so far."""
+    return (
+        job.state == State.CONFIGURING
+        and not job.cancelled_at
+        and any(part.phase in Allocation.OPEN for part in parts)
+        and all(part.phase in (Phase.RUNNING, Phase.ENDED) for part in parts)
+        and not any(_broken(part) for part in parts)
+    )
+
+
+def _started(parts: list[Allocation]) -> datetime | None:
+    return min((part.started_at for part in parts if part.started_at), default=None)
+
+
+def _settle(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
+    if not any(part.phase in Allocation.OPEN for part in parts):
         _close(job, attempt, parts, now)
     elif job.cancelled_at or any(_broken(part) for part in parts):
         _wind_down(job, attempt, now)
-    elif job.state == State.CONFIGURING and all(
-        part.phase in (Phase.RUNNING, Phase.ENDED) for part in parts
-    ):
-        started = min((part.started_at for part in parts if part.started_at), default=now)
-        job.move(State.RUNNING, now=now, started_at=started)
 
 
 def _counts(part: Allocation) -> bool:
@@ -80,7 +119,6 @@ def _wind_down(job: Job, attempt: Attempt, now: datetime) -> None:
 
 def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
     ended = [part for part in parts if part.phase == Phase.ENDED]
-    ran = [part for part in ended if part.started_at]
     Lease.objects.filter(allocation__attempt=attempt, released_at=None).update(released_at=now)
     hints.schedule()
     # What has once run as a whole never runs again, whoever stopped it.
@@ -95,7 +133,8 @@ def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -
     )
     ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     _end_attempt(attempt, found.state, found.detail, ended_at)
-    started = {"started_at": min(p.started_at for p in ran if p.started_at)} if ran else {}
+    first = _started(ended)
+    started = {"started_at": first} if first else {}
     job.move(
         found.state, now=now, reason=found.reason, detail=found.detail, actor=job.cancelled_by,
         exit_code=found.exit_code, signal=found.signal, ended_at=ended_at, **started,

@@ -2,7 +2,7 @@
 
 from portal.models.checkpoint import Checkpoint
 from portal.models.event import Event
-from portal.models.job import Allocation, Attempt, Job, Lease, Script
+from portal.models.job import Allocation, Attempt, Job, Lease, Script, move_all
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
 
@@ -21,4 +21,5 @@ __all__ = [
     "Script",
     "SignInLink",
     "User",
+    "move_all",
 ]

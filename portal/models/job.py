@@ -1,10 +1,11 @@
 """What runs: jobs, their attempts, the allocations on nodes, the leases on GPUs.
 
-`Job.move` is the only place where a job's state changes.
+`Job.move`, and `move_all` for many at once, are the only places where a job's state changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -137,6 +138,33 @@ class Job(models.Model):
         for name, value in changes.items():
             setattr(self, name, value)
         return True
+
+
+def move_all(
+    jobs: Iterable[Job], to: State, *, now: datetime, reason: Reason = Reason.NONE, **changes: Any
+) -> list[Job]:
+    """`Job.move` for many that change alike; those that were moved, in the order of their ids.
+
+    They are all in one state, as read. Call it in a transaction: rows are locked, then changed by
+    one UPDATE and one INSERT, whatever their number.
+    """
+    read = {job.pk: job for job in jobs}
+    if not read:
+        return []
+    (old,) = {State(job.state) for job in read.values()}
+    lifecycle.check(old, to)
+    still = Job.objects.select_for_update().filter(pk__in=read, state=old).order_by("pk")
+    moved = [read[pk] for pk in still.values_list("pk", flat=True)]
+    changes |= {"state": to, "reason": reason, "detail": ""}
+    Job.objects.filter(pk__in=[job.pk for job in moved]).update(**changes)
+    Event.objects.bulk_create(
+        Event(at=now, job=job, kind="state", old=old, new=to, reason=reason) for job in moved
+    )
+    for job in moved:
+        for name, value in changes.items():
+            setattr(job, name, value)
+    live.changed("jobs", *(f"job-{job.pk}" for job in moved))
+    return moved
 
 
 class Attempt(models.Model):

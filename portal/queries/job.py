@@ -59,16 +59,24 @@ def run(job: Job, query: Mapping[str, str]) -> Run | None:
     None when there is none: the job has not started, or has no such attempt or rank.
     """
     numbers = tuple(job.attempts.order_by("number").values_list("number", flat=True))
-    number, rank = query.get("attempt", ""), query.get("rank", "0")
-    if not numbers or not rank.isdecimal() or (number and not number.isdecimal()):
+    if not numbers:
+        return None
+    number = _small(query.get("attempt") or str(numbers[-1]))
+    rank = _small(query.get("rank", "0"))
+    if number is None or rank is None:
         return None
     found = tuple(
-        Allocation.objects.filter(attempt__job=job, attempt__number=int(number or numbers[-1]))
+        Allocation.objects.filter(attempt__job=job, attempt__number=number)
         .select_related("attempt", "node")
         .order_by("rank")
     )
-    wanted = next((part for part in found if part.rank == int(rank)), None)
+    wanted = next((part for part in found if part.rank == rank), None)
     return Run(wanted, found, numbers) if wanted else None
+
+
+def _small(text: str) -> int | None:
+    """A number as our own links have them; None for anything else that a URL may say."""
+    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else None
 
 
 def events(job: Job) -> list[Event]:

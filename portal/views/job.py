@@ -29,9 +29,8 @@ def job_page(request: PageRequest, pk: int) -> HttpResponse:
     found = _job(pk)
     match request.GET.get("part"):
         case "now":
-            watched = [
-                int(pk) for pk in request.GET.get("watched", "").split(",") if pk.isdecimal()
-            ]
+            listed = request.GET.get("watched", "").split(",")
+            watched = [int(pk) for pk in listed if len(pk) < 19 and pk.isdecimal()]
             return render(request, "job/job.html#now", _now(found, watched[:MOST_WATCHED]))
         case "record":
             return render(request, "job/job.html#record", _record(found))

@@ -1,0 +1,1 @@
+"""Django's database backend for SQLite, with a queue for the writers of one process."""
