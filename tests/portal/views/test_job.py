@@ -138,6 +138,7 @@ def test_the_page_listens_to_its_nodes(as_alice: Client, running: Job, node: Nod
     # A page opened before the start does not: it asks by the clock.
     assert "every 4s" in page(as_alice, running, "?part=now&watched=")
     assert "every 20s" in page(as_alice, running, f"?part=now&watched={node.pk}")
+    assert "every 4s" in page(as_alice, running, f"?part=now&watched={'9' * 5000},x,-1")
 
 
 def test_the_number_of_queries_does_not_grow(

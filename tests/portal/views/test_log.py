@@ -81,7 +81,11 @@ def test_signed_in_people_only(client: Client, printed, room: str):
     assert client.get(f"/jobs/{printed(b'secret').pk}/log/{room}").status_code == 302
 
 
-@pytest.mark.parametrize("query", ["rank=9", "rank=x", "attempt=7", "attempt=x", "rank=-1"])
+@pytest.mark.parametrize(
+    "query",
+    ["rank=9", "rank=x", "attempt=7", "attempt=x", "rank=-1", f"rank={'9' * 5000}",
+     f"attempt={'9' * 5000}", "attempt=٣"],
+)  # fmt: skip
 def test_no_such_part(as_alice: Client, printed, query: str):
     page = as_alice.get(f"/jobs/{printed(b'hello').pk}/log/?{query}")
     assert page.status_code == 200
