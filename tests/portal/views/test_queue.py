@@ -209,8 +209,13 @@ def test_no_million_rows_are_sorted(as_alice: Client, alice: User, project: Proj
     with CaptureQueriesContext(connection) as queries:
         as_alice.get(f"{URL}{query}", headers=HTMX)
     listing = next(q["sql"] for q in queries if '"portal_job"."spec"' in q["sql"])
+    sqlite = connection.vendor == "sqlite"
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN QUERY PLAN {listing}")
+        if not sqlite:
+            # Of two rows any order is cheap: what is asked is whether an index could give it.
+            cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+        cursor.execute(f"EXPLAIN {'QUERY PLAN' if sqlite else ''} {listing}")
         plan = " ".join(str(row[-1]) for row in cursor.fetchall())
-    if connection.vendor == "sqlite":
-        assert "TEMP B-TREE FOR ORDER BY" not in plan
+    # An incremental one sorts what ended at the very same moment only.
+    sorts = "TEMP B-TREE FOR ORDER BY" if sqlite else "Sort  ("
+    assert sorts not in plan.replace("Incremental Sort", ""), plan
