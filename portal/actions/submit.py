@@ -59,11 +59,9 @@ def submit(
 ) -> Job:
     """Write the job down as PENDING, an array as one row per index; the first row is returned.
 
-    `key` names this submission: a second one with the same key returns the first one's job.
-    Raises `SpecErrors` when no node can ever hold it.
+    The request comes from `read`, which refuses what could never run. `key` names this
+    submission: a second one with the same key returns the first one's job.
     """
-    if errors := _cannot_fit(spec, partition):
-        raise SpecErrors(errors)
     row = Job(
         owner=owner, project=project, partition=partition, name=spec.name,
         node_count=spec.resources.nodes, gpus_per_node=spec.resources.gpus_per_node,
@@ -156,7 +154,7 @@ def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
     limit = partition.max_walltime_s
     if limit and spec.walltime_s > limit:
         return [SpecError("walltime", f"Partition {partition} allows {limit // 60} min at most.")]
-    why = refuse(spec.resources, snapshot.nodes(), partition.name)
+    why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
     return [SpecError("resources", why)] if why else []
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db.models import F, Prefetch, Q
+from django.db.models import F, Q
 
 from jobs import lifecycle
 from jobs.lifecycle import Reason, State
@@ -14,7 +14,7 @@ from jobs.scheduler.snapshot import DependencyState, Gpu, Node, Pending, Running
 from jobs.spec import Dependency, DependencyKind, JobSpec
 from jobs.spec_json import from_dict
 from portal import models
-from portal.models import Allocation, Attempt, Job, Lease
+from portal.models import Allocation, Job, Lease
 
 HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
@@ -30,29 +30,51 @@ def take() -> Snapshot:
         .defer("spec", "detail")
         .select_related("partition")[:MAX_PENDING]
     )
-    return Snapshot(nodes=nodes(), pending=_pending(pending), running=_running())
+    held = _held()
+    return Snapshot(nodes=_nodes(held), pending=_pending(pending), running=_running(held))
 
 
 def nodes() -> tuple[Node, ...]:
     """All nodes with what is free on each."""
-    holders = dict(
-        Lease.objects.filter(released_at=None).values_list("gpu_id", "allocation__attempt__job_id")
+    return _nodes(_held())
+
+
+def empty_nodes() -> tuple[Node, ...]:
+    """All nodes as if nothing ran: enough to tell what could ever fit."""
+    return _nodes([])
+
+
+def _held() -> list[Allocation]:
+    """What is allocated now, in the order of the nodes."""
+    parts = Allocation.objects.filter(attempt__ended_at=None).select_related("attempt")
+    wanted = ("node_id", "cpus", "memory_mib", "exclusive", "attempt__job_id")
+    return list(parts.only(*wanted, "attempt__started_at").order_by("node_id"))
+
+
+def _nodes(held: list[Allocation]) -> tuple[Node, ...]:
+    on: dict[int, list[Allocation]] = defaultdict(list)
+    for part in held:
+        on[part.node_id].append(part)
+    holders = (
+        dict(
+            Lease.objects.filter(released_at=None).values_list(
+                "gpu_id", "allocation__attempt__job_id"
+            )
+        )
+        if held
+        else {}
     )
-    held: dict[int, list[Allocation]] = defaultdict(list)
-    for part in Allocation.objects.filter(attempt__ended_at=None).select_related("attempt"):
-        held[part.node_id].append(part)
+    gpus: dict[int, list[Gpu]] = defaultdict(list)
     present = models.Gpu.objects.filter(present=True)
-    rows = models.Node.objects.select_related("partition").prefetch_related(
-        Prefetch("gpus", present)
-    )
-    return tuple(_node(row, held[row.pk], holders) for row in rows)
+    for pk, node_id, uuid, index, model, memory_mib in present.values_list(
+        "pk", "node_id", "uuid", "index", "model", "memory_mib"
+    ):
+        gpus[node_id].append(Gpu(uuid, index, model, memory_mib, holders.get(pk)))
+    rows = models.Node.objects.select_related("partition").defer("topology", "notes")
+    return tuple(_node(row, tuple(gpus[row.pk]), on[row.pk]) for row in rows)
 
 
-def _node(row: models.Node, held: list[Allocation], holders: dict[int, int]) -> Node:
-    gpus = tuple(
-        Gpu(gpu.uuid, gpu.index, gpu.model, gpu.memory_mib, holders.get(gpu.pk))
-        for gpu in row.gpus.all()
-    )
+def _node(row: models.Node, gpus: tuple[Gpu, ...], held: list[Allocation]) -> Node:
     return Node(
         id=row.pk,
         name=row.name,
@@ -69,25 +91,24 @@ def _node(row: models.Node, held: list[Allocation], holders: dict[int, int]) -> 
     )
 
 
-def _running() -> tuple[Running, ...]:
+def _running(held: list[Allocation]) -> tuple[Running, ...]:
     jobs = Job.objects.filter(state__in=lifecycle.ACTIVE)
     places: dict[int, list[Allocation]] = defaultdict(list)
-    open_parts = Allocation.objects.filter(attempt__ended_at=None).select_related("attempt")
-    for part in open_parts.order_by("node_id"):
+    for part in held:
         places[part.attempt.job_id].append(part)
-    # One that is about to start has its walltime still before it.
-    begun = dict(Attempt.objects.filter(ended_at=None).values_list("job_id", "started_at"))
     return tuple(
         Running(
             id=job.pk,
-            ends_by=(job.started_at or begun[job.pk]) + timedelta(seconds=job.walltime_s),
+            # One that is about to start has its walltime still before it.
+            ends_by=(job.started_at or places[job.pk][0].attempt.started_at)
+            + timedelta(seconds=job.walltime_s),
             node_ids=tuple(part.node_id for part in places[job.pk]),
             array_id=job.array_id,
-            cpus_per_node=max((part.cpus for part in places[job.pk]), default=0),
-            memory_mib_per_node=max((part.memory_mib for part in places[job.pk]), default=0),
+            cpus_per_node=max(part.cpus for part in places[job.pk]),
+            memory_mib_per_node=max(part.memory_mib for part in places[job.pk]),
         )
         for job in jobs.only("started_at", "walltime_s", "array_id")
-        if job.pk in begun
+        if job.pk in places
     )
 
 
