@@ -1,0 +1,71 @@
+"""What a job came to, from how its parts ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.events import Cause
+from jobs.lifecycle import Reason, State
+from jobs.outcome import RunEnd, signal_name, verdict
+
+WELL = RunEnd("n1", 10.0, Cause.EXITED, exit_code=0)
+BAD = RunEnd("n2", 9.0, Cause.EXITED, exit_code=3)
+KILLED = RunEnd("n3", 8.0, Cause.EXITED, signal=11)
+STOPPED = RunEnd("n4", 11.0, Cause.STOPPED, exit_code=None, signal=15)
+AWAY = "n5 could not be reached: no answer."
+
+
+def test_all_well() -> None:
+    assert verdict([WELL, WELL], cancelled_by=None).state is State.COMPLETED
+    # Its end was quicker than the cancellation: nothing was cut short.
+    assert verdict([WELL, WELL], cancelled_by="alice").state is State.COMPLETED
+
+
+def test_the_first_to_go_wrong_decides() -> None:
+    found = verdict([WELL, BAD, KILLED, STOPPED], cancelled_by=None)
+    assert (found.state, found.reason, found.signal) == (State.FAILED, Reason.SIGNALED, 11)
+    assert found.detail == "It was ended by SIGSEGV on n3."
+    found = verdict([STOPPED, BAD], cancelled_by=None)
+    assert (found.reason, found.exit_code) == (Reason.NON_ZERO_EXIT, 3)
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"),
+    [
+        (Cause.WALLTIME, State.TIMEOUT),
+        (Cause.MEMORY, State.OUT_OF_MEMORY),
+        (Cause.LAUNCH_FAILED, State.FAILED),
+        (Cause.NODE_RESTARTED, State.NODE_FAIL),
+        (Cause.LOST, State.NODE_FAIL),
+        (Cause.STOPPED, State.CANCELLED),
+    ],
+)
+def test_each_cause_has_its_state_and_words(cause: Cause, state: State) -> None:
+    found = verdict([RunEnd("n1", 1.0, cause, message="so it was")], cancelled_by=None)
+    assert found.state is state
+    assert found.detail.endswith((".", "so it was"))
+
+
+def test_a_cancelled_job_is_cancelled_unless_it_had_failed_by_itself() -> None:
+    found = verdict([WELL, STOPPED], cancelled_by="alice")
+    assert (found.state, found.signal) == (State.CANCELLED, 15)
+    assert verdict([STOPPED, BAD], cancelled_by="alice").state is State.FAILED
+    lost = RunEnd("n1", 1.0, Cause.LOST)
+    assert verdict([lost], cancelled_by="alice").state is State.CANCELLED
+
+
+def test_a_gang_that_never_was_whole_is_no_success() -> None:
+    for ends in ([WELL], [BAD], [WELL, STOPPED]):
+        found = verdict(ends, cancelled_by=None, unstarted=["", AWAY])
+        assert (found.state, found.reason) == (State.FAILED, Reason.LAUNCH_FAILURE)
+        assert found.detail.startswith(AWAY)
+
+
+def test_parts_called_off_leave_the_word_to_the_others() -> None:
+    assert verdict([BAD], cancelled_by=None, unstarted=[""]).exit_code == 3
+    assert verdict([WELL], cancelled_by="alice", unstarted=[""]).state is State.CANCELLED
+    assert verdict([], cancelled_by="alice", unstarted=["", ""]).state is State.CANCELLED
+
+
+def test_a_signal_without_a_name() -> None:
+    assert (signal_name(9), signal_name(99)) == ("SIGKILL", "signal 99")
