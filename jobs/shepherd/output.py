@@ -86,7 +86,9 @@ class Copy:
     """A file the user asked for. It is theirs: appended to, without a cap."""
 
     def __init__(self, path: bytes) -> None:
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        # A pipe that nobody reads must not keep us from ending the job when it is time.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+        self.fd = os.open(path, flags, 0o666)
         self.name = path.decode("utf-8", "replace")
         self.problem = ""
 

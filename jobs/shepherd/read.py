@@ -29,7 +29,8 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
 def _read(run: Run, offset: int, length: int) -> "dict[str, Any]":
     data, size = b"", 0
     try:
-        fd = os.open(run.log, os.O_RDONLY | os.O_CLOEXEC)
+        # Without waiting: a job may have put a pipe there.
+        fd = os.open(run.log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         offset = 0
     else:

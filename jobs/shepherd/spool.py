@@ -35,8 +35,8 @@ class BadKey(ValueError):
 
 
 def read_file(path: str, limit: int = 1 << 24) -> bytes:
-    """All of a file; raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """All of a file; raises OSError. What turns out to be a pipe is not waited for."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         chunks = []
         while limit > 0:

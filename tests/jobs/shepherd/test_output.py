@@ -103,3 +103,30 @@ def test_output_of_a_job_that_closes_its_streams_does_not_end_it(node: Node) -> 
     node.launch("echo one; exec >&- 2>&-; sleep 1; exit 6")
     assert node.ended()["exit_code"] == 6
     eventually(lambda: node.log() == b"one\n", "its log")
+
+
+def test_a_pipe_without_a_reader_is_no_file_for_the_output(node: Node, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    node.launch("echo hello; sleep 600", stdout=str(tmp_path / "pipe"))
+    run = node.ended()
+    assert run["cause"] == "launch_failed"
+    assert "No such device or address" in run["message"]
+
+
+def test_a_pipe_that_is_not_read_keeps_no_job_from_its_end(node: Node, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        node.launch("head -c 1000000 /dev/zero", stdout=str(tmp_path / "pipe"))
+        run = node.ended()
+    finally:
+        os.close(reader)
+    assert (run["exit_code"], run["log_bytes"]) == (0, 1_000_000)
+    assert "pipe could not be written" in run["message"]
+
+
+def test_a_pipe_in_place_of_the_log_holds_nobody_up(node: Node) -> None:
+    node.launch('rm "$CARREL_RUN_DIR/log"; mkfifo "$CARREL_RUN_DIR/log"')
+    node.ended()
+    answer = node.ask("read", ranges=[{"key": "j1.a1.n0", "offset": 0, "length": 9}])
+    assert not answer["ok"]
