@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,9 @@ IDLE_AFTER = timedelta(minutes=2)
 """A job that has not touched its GPU this long after its start is worth a word."""
 STALE_AFTER = timedelta(minutes=1)
 """Figures older than this are shown as old."""
+
+_JOB_OF = re.compile(r"j([0-9]{1,18})\.")
+"""What a process says of itself it may have made up."""
 
 
 class Use(StrEnum):
@@ -39,8 +43,8 @@ class Process:
     @property
     def job_id(self) -> int | None:
         """The job it came from, when it came from one: `j17.a1.n0...` is of job 17."""
-        number = (self.run_key or "").partition(".")[0].removeprefix("j")
-        return int(number) if number.isdigit() else None
+        found = _JOB_OF.match(self.run_key or "")
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,12 @@ def test_a_process_of_a_job_that_does_not_hold_it(node: Node, held: Allocation) 
     assert [found.job_id for found in tile.strangers] == [held.attempt.job_id]
 
 
+@pytest.mark.parametrize("key", ["", "j", "j²", "j².a1", "x7.a1", f"j{'9' * 5000}.a1", "\n"])
+def test_a_process_that_makes_up_its_job(node: Node, key: str) -> None:
+    tile = look(node, processes=[OURS | {"run_key": key}])
+    assert [found.job_id for found in tile.strangers] == [None]
+
+
 def test_old_figures(node: Node) -> None:
     assert look(node, sampled_at=NOW - timedelta(minutes=2)).stale
     assert look(node, sampled_at=None).stale
