@@ -113,7 +113,7 @@ def _explain(explanations: dict[int, Explanation]) -> None:
         # One prepared statement for all: a CASE of a thousand arms takes long to put together.
         # Still only what waits: who was cancelled meanwhile has its last word already.
         cursor.executemany(
-            f"UPDATE {Job._meta.db_table} SET reason = %s, detail = %s "  # noqa: S608
+            f"UPDATE {Job._meta.db_table} SET reason = %s, detail = %s "  # noqa: S608  # nosec B608
             "WHERE id = %s AND state = %s",
             behind,
         )
