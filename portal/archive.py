@@ -40,6 +40,9 @@ class writer:
         self._file.close()
         if kind is None:
             self._partial.replace(self._path)
+            for left in self._path.parent.glob(f"{self._path.stem}.*.part"):
+                # Of a worker that was killed at it.
+                left.unlink(missing_ok=True)
         else:
             self._partial.unlink(missing_ok=True)
 

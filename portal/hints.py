@@ -42,9 +42,9 @@ def look(node_id: int) -> None:
     after.commit(_Hint("look", (node_id,)))
 
 
-def keep_log(allocation_id: int) -> None:
-    """A run has ended and its log still lies on its node only."""
-    after.commit(_Hint("keep_log", (allocation_id,)))
+def keep_logs(node_id: int) -> None:
+    """A run has ended there and its log still lies on its node only."""
+    after.commit(_Hint("keep_logs", (node_id,)))
 
 
 def taken(task: str, *arguments: int) -> None:

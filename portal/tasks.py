@@ -58,10 +58,10 @@ def _look(node_id: int) -> None:
 
 
 @shared_task
-def keep_log(allocation_id: int) -> None:
-    """Bring an ended run's log home."""
-    hints.taken("keep_log", allocation_id)
-    logs.keep(allocation_id=allocation_id, now=timezone.now())
+def keep_logs(node_id: int) -> None:
+    """Bring the logs of a node's ended runs home."""
+    hints.taken("keep_logs", node_id)
+    turns.take("keep_logs", node_id, lambda: logs.keep(node_id=node_id, now=timezone.now()))
 
 
 @shared_task

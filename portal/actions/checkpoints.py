@@ -15,6 +15,8 @@ CLOCKS_AGREE = timedelta(seconds=2)
 """A time of a file, told twice, differs by no more than this."""
 WHOLE_LIST = 1000
 """A node tells of the newest so many of a run: one less, and what is missing is gone."""
+LARGEST = 2**63 - 1
+"""What a column takes. A file full of holes may claim more."""
 FACTS = ("name", "step", "size_bytes", "modified_at", "complete")
 
 
@@ -60,14 +62,15 @@ def _row(part: Allocation, found: CheckpointSeen, times: Times) -> Checkpoint:
         path=found.path,
         name=found.name,
         step=found.step,
-        size_bytes=found.size_bytes,
+        size_bytes=min(found.size_bytes, LARGEST),
         modified_at=times.ours(found.modified_at) or times.now,
         complete=found.complete,
     )
 
 
 def _differs(row: Checkpoint | None, found: CheckpointSeen, times: Times) -> bool:
-    if row is None or (row.size_bytes, row.complete) != (found.size_bytes, found.complete):
+    size = min(found.size_bytes, LARGEST)
+    if row is None or (row.size_bytes, row.complete) != (size, found.complete):
         return True
     # `last.pt` is written again and again, always of the same size.
     modified = times.ours(found.modified_at)

@@ -31,8 +31,8 @@ class Times:
         if moment is None:
             return None
         try:
-            found = self.now + timedelta(seconds=moment - self._at)
-            # Anybody may give a file any time; the database takes few thousand years.
-            return found.astimezone(UTC)
+            found = (self.now + timedelta(seconds=moment - self._at)).astimezone(UTC)
         except (OverflowError, ValueError):
             return None
+        # Anybody may give a file any time; in the calendar's last hours no other zone has one.
+        return found if 1900 <= found.year <= 9000 else None

@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from jobs.nodes.transport import NodeError
+from django.db.models import QuerySet
+
+from jobs.engines.contract import Launch
+from jobs.events import Cause
+from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, live, reach
 from portal.actions import nodes
 from portal.models import Allocation, Node
@@ -15,34 +19,57 @@ KEEP_ON_NODE = timedelta(days=1)
 """How long an ended run's directory stays on its node after its log was brought here."""
 FETCHED_WITHIN = timedelta(days=30)
 """How long after its end a log is still asked for."""
+AT_ONCE = 50
+LARGEST = Launch.log_cap_bytes + MAX_RANGE
+"""Bytes of a log that are kept here: all that a shepherd lets through, and its own words. Yet
+the file is the account's: a job may have put anything in its place."""
+CUT = b"\n[carrel] only the first %d bytes are kept, of %d on the node\n"
 
 warn = logging.getLogger(__name__).warning
 
 
-def keep(*, allocation_id: int, now: datetime) -> bool:
-    """Copy an ended run's log into the archive; False when its node does not answer."""
-    part = Allocation.objects.select_related("node", "attempt").get(pk=allocation_id)
-    if part.log_kept or part.phase != Allocation.Phase.ENDED:
-        return True
-    try:
-        engine = reach.engine(part.node)
-        with archive.writer(part.key) as file:
-            offset = 0
-            while True:
-                piece = engine.read_log(part.key, offset=offset, length=MAX_RANGE)
-                file.write(piece.data)
-                offset += len(piece.data)
-                if not piece.data or offset >= piece.size:
-                    break
-    except NodeError as error:
-        nodes.missed(node=part.node, error=error, now=now)
-        return False
-    except OSError as error:
-        warn("the log of %s could not be kept: %s", part.key, error)
-        return False
-    Allocation.objects.filter(pk=part.pk).update(log_kept=True, log_bytes=offset)
-    live.publish(f"log-{part.attempt.job_id}")
-    return True
+def homeless(now: datetime) -> QuerySet[Allocation]:
+    """Ended runs whose log is still on a node that can be asked for it, the latest first."""
+    return (
+        Allocation.objects.filter(
+            phase=Allocation.Phase.ENDED, log_kept=False, node__health=Node.Health.UP,
+            node__removed_at=None, ended_at__gt=now - FETCHED_WITHIN,
+        )
+        .exclude(cause=Cause.LOST)
+        .order_by("-ended_at", "-pk")
+    )  # fmt: skip
+
+
+def keep(*, node_id: int, now: datetime) -> None:
+    """Copy the logs of a node's ended runs into the archive, one after the other."""
+    waiting = homeless(now).filter(node_id=node_id).select_related("node", "attempt")
+    for part in waiting[:AT_ONCE]:
+        try:
+            size = _copy(part)
+        except (CommandFailed, OSError) as error:
+            # Of this log alone: the node answered, and so will the next log.
+            warn("the log of %s could not be kept: %s", part.key, error)
+        except NodeError as error:
+            nodes.missed(node=part.node, error=error, now=now)
+            return
+        else:
+            Allocation.objects.filter(pk=part.pk).update(log_kept=True, log_bytes=size)
+            live.publish(f"log-{part.attempt.job_id}")
+
+
+def _copy(part: Allocation) -> int:
+    """Bring it here; its size. Raises `NodeError` and OSError."""
+    engine = reach.engine(part.node)
+    with archive.writer(part.key) as file:
+        offset = size = 0
+        while offset < LARGEST:
+            piece = engine.read_log(part.key, offset=offset, length=MAX_RANGE)
+            file.write(piece.data)
+            offset += len(piece.data)
+            size = piece.size
+            if not piece.data or offset >= size:
+                return offset
+        return offset + file.write(CUT % (LARGEST, size))
 
 
 def tidy(*, node_id: int, now: datetime) -> int:

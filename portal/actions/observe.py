@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from django.db import transaction
+from django.db import DataError, transaction
 
 from jobs.events import GpuSample, Observation, Phase, RunObserved, SystemSample
-from jobs.nodes.transport import NodeError
+from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, hints, live, reach
 from portal.actions import checkpoints, nodes
 from portal.actions.clock import Clock, Times
@@ -44,7 +44,12 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
     # The node looked just before its answer came, however long we had to wait for it.
     now = clock.now
     kept = {run.key for run in seen.runs if run.phase is Phase.EXITED and _keep_log(run)}
-    _apply(node, parts, seen, kept, now)
+    try:
+        _apply(node, parts, seen, kept, now)
+    except (DataError, OverflowError) as error:
+        # Numbers and words that no column takes: whatever runs there is at odds with us.
+        nonsense = CommandFailed(f"What the node tells cannot be written down: {error}")
+        nodes.missed(node=node, error=nonsense, now=now)
 
 
 def _keep_log(run: RunObserved) -> bool:
@@ -115,7 +120,7 @@ def _write(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -> 
     if ended:
         live.changed(f"log-{part.attempt.job_id}")
         if not log_kept and not absent:
-            hints.keep_log(part.pk)
+            hints.keep_logs(part.node_id)
 
 
 def _gpus(node: Node, samples: tuple[GpuSample, ...], now: datetime) -> None:

@@ -20,7 +20,6 @@ BUSY_EVERY = timedelta(seconds=2)
 IDLE_EVERY = timedelta(seconds=10)
 AWAY_EVERY = timedelta(seconds=15)
 """How often a node with work, without, and one that does not answer is looked at."""
-MAX_LOGS = 50
 
 
 def reconcile(*, now: datetime) -> None:
@@ -46,12 +45,9 @@ def reconcile(*, now: datetime) -> None:
     if Job.objects.filter(state=State.PENDING).exists():
         hints.schedule()
     _look(now)
-    homeless = Allocation.objects.filter(
-        phase=Phase.ENDED, log_kept=False, node__health=Node.Health.UP,
-        node__removed_at=None, ended_at__gt=now - logs.FETCHED_WITHIN,
-    ).exclude(cause="lost")  # fmt: skip
-    for pk in homeless.values_list("pk", flat=True)[:MAX_LOGS]:
-        hints.keep_log(pk)
+    waiting = logs.homeless(now).order_by().values_list("node_id", flat=True)
+    for node_id in waiting.distinct():
+        hints.keep_logs(node_id)
 
 
 def _look(now: datetime) -> None:
