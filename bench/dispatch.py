@@ -131,7 +131,7 @@ def measure_practice(arguments: argparse.Namespace, scratch: Path) -> Latency:
     with Portal(scratch / "practice", practice=True) as portal:
         person = portal.sign_in()
         portal.inside("cancel-all")  # the sample job: the lab is to be idle
-        portal.wait_for_end(None, timeout_s=60)
+        portal.wait_for_end(None, timeout_s=120)
         return latency(portal, person, arguments.latency_jobs, scratch)
 
 

@@ -16,7 +16,7 @@ LEAVING = "the practice lab is being removed"
 
 
 def ensure(*, now: datetime) -> list[Node]:
-    """Make the practice machines nodes; they are probed once their server runs."""
+    """Make the practice machines nodes, probed now or as soon as their server answers."""
     partition, _ = Partition.objects.get_or_create(
         name="practice", defaults={"is_default": not Partition.objects.exists()}
     )
@@ -29,11 +29,13 @@ def ensure(*, now: datetime) -> list[Node]:
             node = nodes.add(
                 name=machine.name, host=machine.host, port=machine.port, login=machine.user,
                 host_key=machine.host_key, spool=machine.spool, partition=partition,
-                checkpoint_root=str(checkpoints), simulated=True, at_once=False,
-                actor=None, now=now,
+                checkpoint_root=str(checkpoints), simulated=True, actor=None, now=now,
             )  # fmt: skip
         elif (node.port, node.host_key) != (machine.port, machine.host_key):
             Node.objects.filter(pk=node.pk).update(port=machine.port, host_key=machine.host_key)
+        if node.probed_at is None:
+            # Its server is only starting: look again at once, not as at one that went away.
+            Node.objects.filter(pk=node.pk).update(tried_at=None)
         found.append(node)
     return found
 

@@ -1,20 +1,66 @@
-"""SQLite whose writers take turns within a process.
+"""SQLite whose writers take turns.
 
 SQLite waits for its lock by sleeping, up to a tenth of a second at a time, and trying again. With
-a worker's sixteen threads the lock then lies free most of the time, and the unlucky ones starve
-("database is locked"). Waiting for one another here first, they are woken at once; what is left
-for SQLite's own waiting is the few other processes.
+a worker's sixteen threads and a web process beside it the lock then lies free most of the time,
+and the unlucky ones starve ("database is locked"). Here the threads of a process wait for one
+another and are woken at once, and processes look at a lock file every millisecond.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
-from collections import defaultdict
+import time
 from typing import Any
 
 from django.db.backends.sqlite3 import base
 
-_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+EVERY_S = 0.001
+
+
+class _Turn:
+    """One database's turn: a lock among this process's threads, then one among processes."""
+
+    def __init__(self, path: str) -> None:
+        self._threads = threading.Lock()
+        # An open file of this process's own: flock(2) belongs to the open file.
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._process = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """False in a forked child, which shares its parent's open file."""
+        return self._process == os.getpid()
+
+    def take(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        if not self._threads.acquire(timeout=timeout_s):
+            return False
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                time.sleep(EVERY_S)
+        self._threads.release()
+        return False
+
+    def end(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._threads.release()
+
+
+_turns: dict[str, _Turn] = {}
+_making = threading.Lock()
+
+
+def _turn_of(name: str) -> _Turn:
+    with _making:
+        kept = _turns.get(name)
+        if kept is None or not kept.ours:
+            kept = _turns[name] = _Turn(f"{name}.turn")
+        return kept
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -23,7 +69,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     After SQLite's own timeout it begins all the same, and SQLite has the last word.
     """
 
-    _turn: threading.Lock | None = None
+    _turn: _Turn | None = None
 
     def _start_transaction_under_autocommit(self) -> None:
         self._take_turn()
@@ -54,11 +100,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _take_turn(self) -> None:
         if self._turn is not None or self.is_in_memory_db():
             return
-        turn = _turns[str(self.settings_dict["NAME"])]
-        if turn.acquire(timeout=self.settings_dict["OPTIONS"].get("timeout", 5)):
+        turn = _turn_of(str(self.settings_dict["NAME"]))
+        if turn.take(self.settings_dict["OPTIONS"].get("timeout", 5)):
             self._turn = turn
 
     def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.release()
-            self._turn = None
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()
