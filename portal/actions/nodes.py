@@ -71,9 +71,8 @@ def add(
     spool: str = "",
     checkpoint_root: str = "",
     simulated: bool = False,
-    at_once: bool = True,
 ) -> Node:
-    """Make a machine a node, with its host key pinned, and probe it, at once or soon.
+    """Make a machine a node, with its host key pinned, and probe it.
 
     The node stays, with its `problem`, when the probe fails. Raises `ValidationError`, by field,
     for a name that is taken or malformed.
@@ -91,7 +90,7 @@ def add(
         node.save()
         Event.objects.create(at=now, node=node, kind="added", actor=actor, detail=_way(node))
         live.changed("nodes")
-    return probe(node=node, actor=actor, now=now) if at_once else node
+    return probe(node=node, actor=actor, now=now)
 
 
 _GIVEN = {"name", "host", "port", "login", "host_key", "jump", "transport", "spool"}

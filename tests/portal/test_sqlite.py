@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -40,9 +40,9 @@ def test_a_turn_is_one_process_s_at_a_time(tmp_path) -> None:
     )
     command = [sys.executable, "-c", asks, path]
     assert turn.take(1)
-    assert subprocess.run(command, cwd=os.getcwd()).returncode == 7
+    assert subprocess.run(command, cwd=Path.cwd()).returncode == 7
     turn.end()
-    assert subprocess.run(command, cwd=os.getcwd()).returncode == 0
+    assert subprocess.run(command, cwd=Path.cwd()).returncode == 0
 
 
 @pytest.mark.django_db(transaction=True)
