@@ -118,6 +118,8 @@ class LocalTransport:
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=self._environment,
+            # As a login's, whatever the portal's own: jobs inherit it.
+            umask=0o022,
             cwd=home if Path(home).is_dir() else "/",
             start_new_session=True,
         )

@@ -69,6 +69,7 @@ class Child:
             stderr=subprocess.PIPE if self._apart else subprocess.STDOUT,
             cwd=ROOT,
             env=self._environment,
+            umask=self.part.umask,
             # A Ctrl-C on the terminal is for us alone: we end the parts in their order.
             start_new_session=True,
             # Safe: the supervisor has one thread.

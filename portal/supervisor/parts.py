@@ -32,6 +32,8 @@ class Part:
     orphaned: signal.Signals = signal.SIGKILL
     own_log: Path | None = None
     """Where it writes in place of our log, as it is chatty while all is well."""
+    umask: int = 0o077
+    """The data directory may have been there before us, open to others: its files are not."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def redis(where: Place) -> Part:
     program = program or str(get_binary_path())
     # What one version wrote another may not read, and none of it is needed: see the reconciler.
     kept = where.data / "redis" / _version(program)
-    kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = where.data / "redis" / "log"
     return Part(
         name="redis",
@@ -159,7 +161,7 @@ def worker() -> Part:
 
 def beat(where: Place) -> Part:
     kept = where.data / "beat"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True, mode=0o700)
     return Part(
         name="beat",
         command=_celery("beat", "--schedule", str(kept / "schedule"), "--pidfile", ""),
@@ -174,6 +176,8 @@ def practice(where: Place) -> Part:
         patience_s=8,
         # Its machines are switched off with it: no process of a practice job stays behind.
         orphaned=signal.SIGTERM,
+        # Jobs inherit it: as after a login.
+        umask=0o022,
     )
 
 

@@ -144,7 +144,16 @@ def test_every_part_is_well(running: Carrel) -> None:
 
 
 def test_nobody_else_may_read_its_state(running: Carrel) -> None:
-    for name in ("redis/s", "secret_key", "ssh/id_ed25519"):
+    state = (
+        "redis/s",
+        "redis/log",
+        "secret_key",
+        "ssh/id_ed25519",
+        "carrel.sqlite3",
+        "logs",
+        "beat",
+    )
+    for name in state:
         assert (running.data / name).stat().st_mode & 0o077 == 0, name
 
 

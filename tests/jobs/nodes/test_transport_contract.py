@@ -262,3 +262,12 @@ def test_put_in_memory() -> None:
 def test_use_after_close(transport: Transport) -> None:
     transport.close()
     assert transport.run(python(programs.BOTH)).exit_code == 3
+
+
+def test_files_that_programs_make_are_as_after_a_login() -> None:
+    before = os.umask(0o077)
+    try:
+        done = LocalTransport().run(["sh", "-c", "umask"])
+    finally:
+        os.umask(before)
+    assert done.stdout.strip() == b"0022"
