@@ -45,6 +45,7 @@ _OURS = frozenset(
 )
 _OUR_PREFIXES = ("SLURM_", "SLURMD_", "CARREL_")
 _NOT_TEXT = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_UNSEEN = frozenset({"Cf", "Zs"})
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Turn the direction of what follows, so that a name could pose as another."""
 
@@ -110,8 +111,8 @@ def _encodable(value: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """A job's name."""
-    if not name.strip():
+    """A job's name, of which something is to be seen."""
+    if all(unicodedata.category(char) in _UNSEEN for char in name):
         raise SpecError("name", "must not be empty")
     check_line("name", name, MAX_NAME_CHARS)
 

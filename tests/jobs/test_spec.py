@@ -58,6 +58,7 @@ def test_resources_that_make_no_sense(values: dict[str, Any], field: str) -> Non
     [
         ({"name": ""}, "name", "empty"),
         ({"name": " "}, "name", "empty"),
+        ({"name": "\ufeff\u200b "}, "name", "empty"),
         ({"name": "a\nb"}, "name", "one line"),
         ({"name": "a\x1b[31m"}, "name", "control"),
         ({"name": "a\u202eb"}, "name", "control"),
