@@ -84,6 +84,7 @@ class SubmitForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, checkpoints: Iterable[Any] = (), **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self._owner = user.pk
         for name in (*PLAIN, *MORE):
             self.fields[name] = forms.CharField(required=False, strip=False)
         projects, partitions = room.choices(user=user)
@@ -153,10 +154,15 @@ class SubmitForm(forms.Form):
         return {name: text for name, text in found if text.strip()}
 
     @property
-    def key(self) -> str:
-        """The same for two clicks, another once anything was changed in between."""
+    def key(self) -> str | None:
+        """The same for two clicks, another once anything was changed in between.
+
+        None without the page's nonce, as a program may send the form: each time is meant.
+        """
+        if not self.cleaned_data.get("nonce"):
+            return None
         kept = {name: self.cleaned_data.get(name) for name in ("nonce", "script", "checkpoint")}
-        whole = json.dumps([kept, self.overrides], sort_keys=True)
+        whole = json.dumps([self._owner, kept, self.overrides], sort_keys=True)
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     def refuse(self, errors: Iterable[SpecError]) -> None:

@@ -56,6 +56,19 @@ def test_a_script_becomes_a_job(as_alice: Client, alice: User, project: Project)
     assert job.script.text == SCRIPT
 
 
+def test_a_form_of_another_person_is_another_job(as_alice: Client, as_bob: Client, bob: User):
+    send(as_alice)
+    page = send(as_bob)
+    assert Job.objects.count() == 2
+    assert page["Location"] == f"/jobs/{Job.objects.get(owner=bob).pk}/"
+
+
+def test_without_a_nonce_each_time_is_meant(as_alice: Client):
+    for _ in "ab":
+        as_alice.post(URL, {"script": SCRIPT})
+    assert Job.objects.count() == 2
+
+
 def test_line_ends_of_browsers(as_alice: Client):
     send(as_alice, script=SCRIPT.replace("\n", "\r\n"))
     assert only_job().script.text == SCRIPT
