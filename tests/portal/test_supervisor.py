@@ -150,7 +150,6 @@ def test_nobody_else_may_read_its_state(running: Carrel) -> None:
         "secret_key",
         "ssh/id_ed25519",
         "carrel.sqlite3",
-        "logs",
         "beat",
     )
     for name in state:
