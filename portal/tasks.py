@@ -11,14 +11,18 @@ from portal.actions import logs, nodes, practice
 from portal.actions import observe as observing
 from portal.actions import reconcile as reconciling
 from portal.actions import schedule as scheduling
+from portal.pace import Pace
 
 EXPLAIN_EVERY_S = 1.0
 TIDY_EVERY_S = 600.0
+
+_passes = Pace(per_s=6, burst=4)
 
 
 @shared_task
 def schedule() -> None:
     """One scheduling pass. Reasons are written at most once a second, the last one always."""
+    _passes.wait()
     hints.taken("schedule")
     explain = broker.first("explained", EXPLAIN_EVERY_S)
     scheduling.schedule(now=timezone.now(), explain=explain)

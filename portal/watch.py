@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from celery.signals import worker_ready, worker_shutdown
@@ -17,11 +19,14 @@ from django.db import close_old_connections
 from jobs.nodes.transport import NodeError
 from portal import broker, hints, reach, signs
 from portal.models import Node
+from portal.pace import Pace
 
 REFRESH_S = 2.0
 """How often the list of nodes to follow is brought up to date."""
 CLAIM_S = 10.0
 """A node is followed by one worker; its claim lasts this long past its last sign of life."""
+
+CATCH_UP_S = 0.05
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +37,12 @@ class Watcher:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._followed: dict[int, threading.Thread] = {}
+        self._paces: dict[int, Pace] = defaultdict(lambda: Pace(per_s=4, burst=3))
+        self._changed: set[int] = set()
 
     def start(self) -> None:
-        for target in (self._keep_up, lambda: signs.pulse("worker", self._stop)):
+        pulse = partial(signs.pulse, "worker", self._stop)
+        for target in (self._keep_up, self._catch_up, pulse):
             threading.Thread(target=target, daemon=True).start()
 
     def stop(self) -> None:
@@ -67,6 +75,20 @@ class Watcher:
                 self._followed[node.pk] = thread
                 thread.start()
 
+    def _tell(self, node_id: int) -> None:
+        """Have the node looked at: at once after a rest, soon when much happens there."""
+        if self._paces[node_id].delay():
+            self._changed.add(node_id)
+        else:
+            hints.observe(node_id)
+
+    def _catch_up(self) -> None:
+        while not self._stop.wait(CATCH_UP_S):
+            for node_id in list(self._changed):
+                if not self._paces[node_id].delay():
+                    self._changed.discard(node_id)
+                    hints.observe(node_id)
+
     def _follow(self, node: Node) -> None:
         """Until the node stops answering; each line is a key of a run that changed, or a sign."""
         try:
@@ -75,7 +97,7 @@ class Watcher:
                     return
                 broker.extend(f"watch:{node.pk}", CLAIM_S)
                 if key:
-                    hints.observe(node.pk)
+                    self._tell(node.pk)
         except NodeError as error:
             log.info("%s is no longer followed: %s", node.name, error.message)
         finally:

@@ -20,12 +20,17 @@ EVERY_S = 0.001
 
 
 class _Turn:
-    """One database's turn: a lock among this process's threads, then one among processes."""
+    """One database's turn: a lock among this process's threads, then one among processes.
+
+    Who waits for the latter holds a second one meanwhile, that of being next: else the threads of
+    a busy process would hand the turn on to one another and never let it go.
+    """
 
     def __init__(self, path: str) -> None:
         self._threads = threading.Lock()
-        # An open file of this process's own: flock(2) belongs to the open file.
+        # Open files of this process's own: flock(2) belongs to the open file.
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._next = os.open(f"{path}.next", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._process = os.getpid()
 
     @property
@@ -37,18 +42,28 @@ class _Turn:
         deadline = time.monotonic() + timeout_s
         if not self._threads.acquire(timeout=timeout_s):
             return False
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _lock(self._next, deadline):
+            taken = _lock(self._file, deadline)
+            fcntl.flock(self._next, fcntl.LOCK_UN)
+            if taken:
                 return True
-            except BlockingIOError:
-                time.sleep(EVERY_S)
         self._threads.release()
         return False
 
     def end(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self._threads.release()
+
+
+def _lock(file: int, deadline: float) -> bool:
+    """flock(2), not for ever: whoever has it may have been stopped."""
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(EVERY_S)
+    return False
 
 
 _turns: dict[str, _Turn] = {}
