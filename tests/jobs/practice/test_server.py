@@ -18,7 +18,13 @@ from tests.jobs.practice.conftest import ROOT, Lab, alive, execute, new_key, unt
 
 def background(connection: paramiko.Transport, start: str) -> int:
     """The pid of what `start` leaves behind, in a session of its own."""
-    code, out, _ = execute(connection, f"{start} sleep 600 </dev/null >/dev/null 2>&1 & echo $!")
+    # Only once it has left the command's session does it outlive the command.
+    command = (
+        f"{start} sleep 600 </dev/null >/dev/null 2>&1 & pid=$!; "
+        'while [ "$(cut -d" " -f6 /proc/$pid/stat)" = "$(cut -d" " -f6 /proc/$$/stat)" ]; '
+        "do :; done; echo $pid"
+    )
+    code, out, _ = execute(connection, command)
     assert code == 0
     return int(out)
 
