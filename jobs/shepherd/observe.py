@@ -34,7 +34,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
         if request.get("checkpoints") and seen.started is not None:
             try:
                 found.extend(checkpoints.listing(run, seen, time.time()))
-            except OSError as error:
+            except (OSError, ValueError, TypeError, AttributeError) as error:
                 problems.append("checkpoints of %s: %s" % (key, error))
     answer = {
         "boot_id": spool.boot_id,

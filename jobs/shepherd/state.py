@@ -7,7 +7,7 @@ and for all, after nothing of it can start any more and nothing of it lives.
 import os
 import time
 
-from . import processes
+from . import processes, signals
 from .spool import Run
 
 TYPE_CHECKING = False
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 NEVER = "never."
+CAUSES = (
+    "exited", "stopped", "walltime", "memory", "launch_failed", "node_restarted", "lost",
+)  # fmt: skip
+_LATEST = 1e11
 _WHY_NEVER = {
     "stopped": "stopped before it began",
     "launch_failed": "the launch was cut off before the run could begin; nothing was started",
@@ -49,7 +53,7 @@ def look(run: Run) -> Look:
     if not os.path.isdir(run.dir):
         os.listdir(run.spool.runs)  # Raises when we may not look there at all.
         return Look("absent")
-    end = run.read("exit.json")
+    end = _end(run)
     if end is not None:
         return _exited(run, end)
     begun = run.link("begun")
@@ -61,26 +65,57 @@ def look(run: Run) -> Look:
         begun = run.link("begun") or ""
     if begun.startswith(NEVER):
         cause = begun[len(NEVER) :]
-        return _exited(run, run.read("exit.json") or run.finish(cause, _WHY_NEVER[cause]))
+        return _exited(run, _end(run) or run.finish(cause, _WHY_NEVER[cause]))
     guards = run.spool.alive(begun)
     if guards:
         return _running(run, guards, int(begun.split(".")[0]))
     # They may have finished their work between our two looks.
-    end = run.read("exit.json")
+    end = _end(run)
     return _exited(run, end) if end is not None else _bury(run, begun)
+
+
+def _end(run: Run) -> "dict[str, Any] | None":
+    """How it ended. The job itself may have written over our files: what makes no sense in them
+    is as good as nothing, or nobody could be told of the node's other runs."""
+    end = run.read("exit.json")
+    good = (
+        end is not None
+        and end.get("cause") in CAUSES
+        and isinstance(end.get("message"), str)
+        and _is_number(end.get("ended_at"), _LATEST)
+        and (end.get("exit_code") is None or _is_number(end["exit_code"], 256))
+        and (end.get("signal") is None or _is_number(end["signal"], signals.MOST))
+    )
+    return end if good else None
+
+
+def _started(run: Run) -> "dict[str, Any] | None":
+    started = run.read("started.json")
+    good = (
+        started is not None
+        and _is_number(started.get("started_at"), _LATEST)
+        and isinstance(started.get("checkpoint_dir"), (str, type(None)))
+        and isinstance(started.get("tasks"), list)
+        and all(type(pid) is int for pid in started["tasks"])
+    )
+    return started if good else None
+
+
+def _is_number(value: "Any", most: float) -> bool:
+    return type(value) in (int, float) and 0 <= value < most
 
 
 def _running(run: Run, guards: "list[int]", minder: int) -> Look:
     seen = Look("running")
     seen.minder = minder if minder in guards else None
-    seen.started = run.read("started.json")
+    seen.started = _started(run)
     return seen
 
 
 def _exited(run: Run, end: "dict[str, Any]") -> Look:
     seen = Look("exited", end["message"])
     seen.end = end
-    seen.started = run.read("started.json")
+    seen.started = _started(run)
     return seen
 
 
