@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DataError, transaction
 from django.db.models import F, Q
 
 from jobs.nodes.probe import GpuFacts, NodeFacts
 from jobs.nodes.probe import probe as ask
 from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
-from jobs.nodes.transport import NodeError
+from jobs.nodes.transport import CommandFailed, NodeError
 from portal import hints, live, reach
 from portal.actions import passes
 from portal.models import Event, Gpu, Node, Partition, User
@@ -108,17 +108,24 @@ def probe(*, node: Node, actor: User | None, now: datetime) -> Node:
     try:
         with closing(reach.transport(node)) as transport:
             facts = ask(transport, node.spool)
-    except NodeError as error:
+        _learn(node, facts, actor, now)
+    except (NodeError, DataError, OverflowError) as problem:
+        error = _as_node_error(problem)
         known = node.health == Node.Health.UNREACHABLE and actor is None
         _unreachable(node, error, now)
         if not known:
             Event.objects.create(
                 at=now, node=node, kind="probe failed", actor=actor, detail=error.message
             )
-    else:
-        _learn(node, facts, actor, now)
     node.refresh_from_db()
     return node
+
+
+def _as_node_error(problem: Exception) -> NodeError:
+    """Figures and words that no column takes are a node's fault, too."""
+    if isinstance(problem, NodeError):
+        return problem
+    return CommandFailed(f"What the node tells of itself cannot be written down: {problem}")
 
 
 def probe_if_due(*, node_id: int, now: datetime) -> bool:
@@ -149,8 +156,13 @@ def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> N
         problem="",
         missed=0,
     )
+    taken = _on_other_nodes(node, facts)
     for gpu in facts.gpus:
-        _keep(node, gpu)
+        if gpu.uuid not in taken:
+            _keep(node, gpu)
+    for uuid, owner in taken.items():
+        detail = f"{uuid} is on {owner}, which is up; probe that again if the card was moved."
+        Event.objects.create(at=now, node=node, kind="claims a GPU", detail=detail)
     gone = node.gpus.exclude(uuid__in=[gpu.uuid for gpu in facts.gpus])
     gone.update(present=False)
     Event.objects.create(
@@ -159,6 +171,15 @@ def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> N
     )  # fmt: skip
     live.changed("nodes", f"node-{node.pk}")
     hints.schedule()
+
+
+def _on_other_nodes(node: Node, facts: NodeFacts) -> dict[str, str]:
+    """GPUs it tells of that others have, by UUID: a broken or hostile node gets none of theirs."""
+    theirs = Gpu.objects.filter(
+        uuid__in=[gpu.uuid for gpu in facts.gpus], present=True,
+        node__health=Node.Health.UP, node__removed_at=None,
+    )  # fmt: skip
+    return dict(theirs.exclude(node=node).values_list("uuid", "node__name"))
 
 
 def _keep(node: Node, gpu: GpuFacts) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that leave odd things behind for the portal to find: each harms itself alone."""
+"""Jobs and nodes that leave odd things for the portal to find: each harms itself alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from django.utils import timezone
 
 from jobs.engines.ssh import ShepherdEngine
 from jobs.events import Observation
+from jobs.nodes.probe import GpuFacts, NodeFacts
 from portal import archive
-from portal.actions import logs, observe
-from portal.models import Allocation, Checkpoint, Node
+from portal.actions import logs, nodes, observe
+from portal.models import Allocation, Checkpoint, Event, Gpu, Node
+from tests.portal import cast
 from tests.portal.actions.conftest import Lab
 
 LOOK = ShepherdEngine.observe
@@ -108,3 +110,35 @@ def test_what_a_killed_worker_left_of_a_log_goes(lab: Lab) -> None:
     logs.keep(node_id=node.pk, now=timezone.now())
     assert len(kept(part)) == 100_000
     assert not left.exists()
+
+
+FACTS = NodeFacts(
+    hostname="n", python="3.11", cpus=8, memory_mib=1024, os="Linux", kernel="6", user="u",
+    home="/", boot_id="b",
+)  # fmt: skip
+
+
+def probe_tells(monkeypatch: pytest.MonkeyPatch, facts: NodeFacts) -> None:
+    monkeypatch.setattr(nodes, "ask", lambda transport, spool: facts)
+
+
+def test_figures_that_no_column_takes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = lab.node("n1")
+    probe_tells(monkeypatch, replace(FACTS, cpus=2**70))
+    nodes.probe(node=node, actor=None, now=timezone.now())
+    assert node.health == Node.Health.UNREACHABLE
+    assert "cannot be written down" in node.problem
+    assert node.cpus == 32
+
+
+def test_a_node_gets_no_gpus_of_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = cast.node("n2")
+    node = lab.node("n1", gpus=0)
+    uuid = other.gpus.get(index=0).uuid
+    probe_tells(monkeypatch, replace(FACTS, gpus=(GpuFacts(0, uuid, "A100", 1, None),)))
+    nodes.probe(node=node, actor=None, now=timezone.now())
+    assert Gpu.objects.get(uuid=uuid).node == other
+    assert "is on n2" in Event.objects.get(node=node, kind="claims a GPU").detail
+    Node.objects.filter(pk=other.pk).update(health=Node.Health.UNREACHABLE)
+    nodes.probe(node=node, actor=None, now=timezone.now())
+    assert Gpu.objects.get(uuid=uuid).node == node
