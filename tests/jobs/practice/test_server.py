@@ -175,7 +175,7 @@ def test_switching_off_finds_those_that_changed_their_environment(lab: Lab) -> N
     execute(
         lab.connect(),
         "setsid sh -c 'env -i sleep 600 & echo $! > hidden; exec sleep 600' "
-        "</dev/null >/dev/null 2>&1 &",
+        "</dev/null >/dev/null 2>&1 & while [ ! -s hidden ]; do :; done",
     )
     note = lab.directory / lab.node.name / "home" / "hidden"
     until(lambda: note.exists() and note.read_text().endswith("\n"))
