@@ -40,6 +40,7 @@ for number in $(seq 1 1200); do
 done
 """
 UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+JOB_PAGE = re.compile(r"/jobs/(\d+)/$")
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +276,8 @@ def _quick_job(page: Page, name: str) -> int:
 
 
 def _job_id(page: Page) -> int:
-    found = re.search(r"/jobs/(\d+)/$", page.url)
+    page.wait_for_url(JOB_PAGE)
+    found = JOB_PAGE.search(page.url)
     assert found, page.url
     return int(found[1])
 
@@ -291,7 +293,8 @@ def _last_line(log: Locator) -> int:
 
 def _reload_until(page: Page, found: Locator, words: str) -> None:
     def is_there() -> bool:
-        page.reload()
+        # Chromium refuses to reload while it is still putting a page in the last one's place.
+        page.goto(page.url)
         return found.count() > 0 and words in found.first.inner_text()
 
     until(is_there, page.content)
