@@ -290,7 +290,7 @@ def remove(*, node: Node, actor: User | None, now: datetime) -> None:
         if node.health == Node.Health.UNREACHABLE:
             advice = (
                 "It does not answer, so nobody knows whether they still run. If the machine is "
-                f"off, say so by `manage.py nodes off {node.name}`: that ends them."
+                f"off, say so on its page or by `manage.py nodes off {node.name}`: that ends them."
             )
         named = ", ".join(f"job {pk}" for pk in sorted(set(busy)))
         raise NodeBusy(f"{node.name} still runs {named}. {advice}")

@@ -17,7 +17,7 @@ def may_act_on_job(user: User | AnonymousUser, job: Job) -> bool:
 
 
 def may_manage_nodes(user: User | AnonymousUser) -> bool:
-    """Add, probe, drain, resume and remove nodes, and take the practice lab away."""
+    """Add, probe, drain, resume, declare off and remove nodes, and take the practice lab away."""
     return user.is_active and user.is_staff
 
 

@@ -14,8 +14,10 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from jobs.scheduler.fit import count
 from portal.actions import nodes as actions
 from portal.actions import practice
+from portal.actions.down import NodeAnswers, declare_off
 from portal.forms.nodes import DrainForm
 from portal.models import Node, Partition
 from portal.queries import nodes
@@ -117,6 +119,23 @@ def resume(request: PageRequest, name: str) -> HttpResponse:
 
 @for_managers
 @require_http_methods(["GET", "HEAD", "POST"])
+def off(request: PageRequest, name: str) -> HttpResponse:
+    """Say what it would mean that the machine is off; take an administrator's word for it."""
+    node = get_object_or_404(Node, name=name)
+    if request.method != "POST":
+        return render(request, "nodes/off.html", {"node": node, "parts": nodes.jobs_now(node)})
+    try:
+        given_up = len(declare_off(node=node, actor=request.user, now=timezone.now()))
+    except NodeAnswers as error:
+        messages.error(request, error.message)
+    else:
+        jobs = f"{count(given_up, 'job')} {'was' if given_up == 1 else 'were'}"
+        messages.success(request, f"{name} counts as off and is drained; {jobs} on it.")
+    return redirect("node", name)
+
+
+@for_managers
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: PageRequest, name: str) -> HttpResponse:
     """Say what would happen; do it when confirmed."""
     node = get_object_or_404(Node, name=name)
@@ -149,8 +168,8 @@ def remove_practice(request: PageRequest) -> HttpResponse:
 
 def summary(node: Node) -> str:
     """What a probe found, in a few words."""
-    gpus = node.gpus.filter(present=True).count()
-    return f"{gpus} GPU{'' if gpus == 1 else 's'}, {node.cpus} CPUs, {node.memory_mib:,} MiB"
+    gpus = count(node.gpus.filter(present=True).count(), "GPU")
+    return f"{gpus}, {node.cpus} CPUs, {node.memory_mib:,} MiB"
 
 
 urlpatterns = [
@@ -159,6 +178,7 @@ urlpatterns = [
     path("nodes/<str:name>/probe/", probe, name="probe-node"),
     path("nodes/<str:name>/drain/", drain, name="drain-node"),
     path("nodes/<str:name>/resume/", resume, name="resume-node"),
+    path("nodes/<str:name>/off/", off, name="declare-off"),
     path("nodes/<str:name>/remove/", remove, name="remove-node"),
     path("practice/remove/", remove_practice, name="remove-practice"),
 ]

@@ -16,7 +16,7 @@ from portal.models import Event, Node, Project, User
 from tests.lab.sshd import free_port
 from tests.portal import cast
 
-VERBS = ("probe", "drain", "resume", "remove")
+VERBS = ("probe", "drain", "resume", "off", "remove")
 
 
 @pytest.fixture
@@ -179,6 +179,35 @@ def test_a_node_at_work_is_not_removed(
     answer = as_admin.post("/nodes/gpu-1/remove/", follow=True)
     assert b"still runs job" in answer.content
     assert Node.objects.get() == node
+
+
+def test_an_administrator_says_that_a_machine_is_off(
+    as_alice: Client, as_admin: Client, node: Node, job_on_gpu_2: cast.Job
+) -> None:
+    Node.objects.update(health=Node.Health.UNREACHABLE, problem="No route.")
+    button = b'href="/nodes/gpu-1/off/"'
+    assert button not in as_alice.get("/nodes/gpu-1/").content
+    assert button in as_admin.get("/nodes/gpu-1/").content
+    question = as_admin.get("/nodes/gpu-1/off/").text
+    assert f'href="/jobs/{job_on_gpu_2.pk}/"' in question and "One job is given up" in question
+    job_on_gpu_2.refresh_from_db()
+    assert job_on_gpu_2.state == State.RUNNING, "asking changes nothing"
+    answer = as_admin.post("/nodes/gpu-1/off/", follow=True)
+    assert "counts as off and is drained; 1 job was on it" in answer.text
+    job_on_gpu_2.refresh_from_db()
+    node.refresh_from_db()
+    assert (job_on_gpu_2.state, node.drained) == (State.NODE_FAIL, True)
+
+
+def test_a_machine_that_answers_is_not_off(
+    as_admin: Client, node: Node, job_on_gpu_2: cast.Job
+) -> None:
+    assert b'href="/nodes/gpu-1/off/"' not in as_admin.get("/nodes/gpu-1/").content
+    assert b"It answers" in as_admin.get("/nodes/gpu-1/off/").content
+    assert b"gpu-1 answers" in as_admin.post("/nodes/gpu-1/off/", follow=True).content
+    job_on_gpu_2.refresh_from_db()
+    node.refresh_from_db()
+    assert (job_on_gpu_2.state, node.drained) == (State.RUNNING, False)
 
 
 def test_probing_a_machine_that_is_there(as_admin: Client, node: Node) -> None:
