@@ -198,7 +198,7 @@ def test_a_killed_shepherd_is_told_apart_from_a_failing_job(lab: Lab) -> None:
     ours = [pid for pid in _pids() if f"CARREL_RUN={key}".encode() in _environ(pid)]
     parents = {_parent(pid) for pid in ours}
     for pid in parents | {_parent(pid) for pid in parents}:
-        if pid > 1 and pid != os.getpid() and b"shepherd" in _command(pid):
+        if pid > 1 and pid != os.getpid() and b"shepherd-" in _command(pid):
             os.kill(pid, signal.SIGKILL)
     lab.end(job)
     assert (job.state, job.reason) == ("NODE_FAIL", "RunLost")
