@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from jobs.scheduler.fit import could_hold, gpu_count
+from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
-from jobs.spec import Resources
-from portal.models import Gpu, Partition, User
+from jobs.spec import JobSpec
+from portal.models import Gpu, Job, Partition, User
 from portal.queries import rights, snapshot
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """Of a partition's nodes: how many could hold a node's part, and how many can right now."""
+    """What would become of a request submitted now, and the nodes that could hold its part."""
 
+    jobs: int
+    """One, or one per index of its array."""
+    starting: int
+    """Of these, those that would start at once."""
+    nodes: tuple[str, ...]
+    """Where the first of them would."""
+    why: str
+    """Why none would: the scheduler's sentence."""
     could: int
-    now: int
-    free_gpus: int
-    """Of those that may serve the request, on nodes that take jobs."""
-    gpus: int
+    """Nodes that could hold a node's part."""
     down: int
-    """Nodes that could hold it but take no jobs now."""
+    """Of these, those that take no jobs now."""
+    gpus: int
+    """On those nodes, GPUs that may serve the request."""
+    free_gpus: int
+    """Of these, those that are free on nodes that take jobs."""
 
 
-def outlook(*, resources: Resources, partition: str) -> Outlook:
-    """How a request stands against the cluster at this moment."""
-    nodes = [
+def outlook(*, owner: User, spec: JobSpec, partition: Partition, now: datetime) -> Outlook:
+    """What the scheduler would say of a request at this moment, behind all that wait already."""
+    row = Job(
+        owner=owner, partition=partition, name=spec.name, walltime_s=spec.walltime_s,
+        submitted_at=now, held=spec.held,
+    )  # fmt: skip
+    tasks = snapshot.asked(row, spec)
+    present = snapshot.take()
+    decided = plan(replace(present, pending=present.pending + tasks), now)
+    first = tasks[0].id
+    starts = [start for start in decided.starts if start.job_id >= first]
+    why = decided.explanations.get(first)
+    able = [
         node
-        for node in snapshot.nodes()
-        if node.partition == partition and could_hold(node, resources)
+        for node in present.nodes
+        if node.partition == partition.name and could_hold(node, spec.resources)
     ]
-    up = [Room(node) for node in nodes if not node.unavailable]
+    up = [node for node in able if not node.unavailable]
+    names = {node.id: node.name for node in up}
     return Outlook(
-        could=len(nodes),
-        now=sum(room.fits(resources) for room in up),
-        free_gpus=sum(room.free_gpus(resources) for room in up),
-        gpus=sum(gpu_count(node, resources) for node in nodes),
-        down=len(nodes) - len(up),
+        jobs=len(tasks),
+        starting=len(starts),
+        nodes=tuple(names[part.node_id] for start in starts[:1] for part in start.placements),
+        why=why.detail if why else "It could not end before its deadline.",
+        could=len(able),
+        down=len(able) - len(up),
+        gpus=sum(gpu_count(node, spec.resources) for node in able) if spec.resources.gpus else 0,
+        free_gpus=sum(Room(node).free_gpus(spec.resources) for node in up),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import F, Q
@@ -20,6 +21,8 @@ HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
 """Waiting jobs looked at in one pass, in order of submission and the held ones last: a pass is
 bounded."""
+LAST_ID = 2**63 - 1
+"""The largest a database counts to."""
 
 
 def take() -> Snapshot:
@@ -34,9 +37,18 @@ def take() -> Snapshot:
     return Snapshot(nodes=_nodes(held), pending=_pending(pending), running=_running(held))
 
 
-def nodes() -> tuple[Node, ...]:
-    """All nodes with what is free on each."""
-    return _nodes(_held())
+def asked(row: Job, spec: JobSpec) -> tuple[Pending, ...]:
+    """A request as if it had just been submitted, one entry per index of its array.
+
+    `row` is not saved; the ids come after those of all jobs there are.
+    """
+    tasks = len(spec.array.indices) if spec.array else 1
+    row.pk = LAST_ID - tasks
+    earlier = _earlier_singletons([row], {row.pk: spec})
+    first = _waiting(row, spec, _states([spec]), earlier.get(row.pk, ()))
+    if spec.array:
+        first = replace(first, array_id=first.id)
+    return tuple(replace(first, id=row.pk + number) for number in range(tasks))
 
 
 def empty_nodes() -> tuple[Node, ...]:
@@ -125,7 +137,8 @@ _read: dict[int, JobSpec] = {}
 
 def _requests(ids: list[int]) -> dict[int, JobSpec]:
     """The specifications of these jobs, all with an empty script in place of theirs."""
-    kept = {pk: _read[pk] for pk in ids if pk in _read}
+    # A web process asks from several threads, of which another may just be emptying it.
+    kept = {pk: spec for pk in ids if (spec := _read.get(pk))}
     new = [pk for pk in ids if pk not in kept]
     for start in range(0, len(new), 500):
         for pk, spec in Job.objects.filter(pk__in=new[start : start + 500]).values_list(

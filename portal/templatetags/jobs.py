@@ -11,8 +11,7 @@ from django import forms, template
 from django.utils import timezone
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.fit import count
-from jobs.spec import Resources
+from jobs.scheduler.fit import count, listed
 from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
@@ -168,18 +167,28 @@ def walltime_words(seconds: int) -> str:
 
 
 @register.filter
-def outlook_words(found: Outlook, asked: Resources) -> str:
-    """`Fits on 3 nodes, on 2 of them right now; 7 of their 12 GPUs are free.`"""
-    where = f"Fits on {count(found.could, 'node')}"
+def start_words(found: Outlook) -> str:
+    """`Submitted now, it would start at once on gpu-1.`, or why it would wait."""
+    if not found.starting:
+        return f"Submitted now, it would wait. {found.why}"
+    if found.jobs == 1:
+        return f"Submitted now, it would start at once on {listed(found.nodes)}."
+    if found.starting == found.jobs:
+        return f"Submitted now, all {found.jobs:,} jobs would start at once."
+    rest = count(found.jobs - found.starting, "other")
+    return (
+        f"Submitted now, {found.starting:,} of its {found.jobs:,} jobs would start at once "
+        f"and the {rest} later."
+    )
+
+
+@register.filter
+def fit_words(found: Outlook) -> str:
+    """`It fits on 3 nodes (1 of them down or drained); 7 of their 12 such GPUs are free.`"""
+    where = f"It fits on {count(found.could, 'node')}"
     down = f" ({found.down} of them down or drained)" if found.down else ""
-    if found.now >= asked.nodes:
-        now = ", with room right now"
-    elif found.now:
-        now = f"; only {found.now} of {asked.nodes} has room right now: it will wait"
-    else:
-        now = "; none has room right now: it will wait"
-    gpus = f"; {found.free_gpus} of {found.gpus} such GPUs are free" if asked.gpus_per_node else ""
-    return f"{where}{down}{now}{gpus}."
+    gpus = f"; {found.free_gpus} of {found.gpus} such GPUs are free" if found.gpus else ""
+    return f"{where}{down}{gpus}."
 
 
 @register.filter

@@ -146,11 +146,12 @@ def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
     except SpecErrors as refused:
         errors = list(refused.errors)
     else:
-        resources = asked.spec.resources
         context |= {
             "asked": asked,
-            "asks_for": spec_text.asks_for(resources),
-            "outlook": room.outlook(resources=resources, partition=asked.partition.name),
+            "asks_for": spec_text.asks_for(asked.spec.resources),
+            "outlook": room.outlook(
+                owner=request.user, spec=asked.spec, partition=asked.partition, now=now
+            ),
         }
     lines = [(error, "error") for error in errors] + [(note, "warning") for note in looked.warnings]
     marks = [

@@ -81,8 +81,8 @@ def job(
         times["ended_at"] = NOW
     return Job.objects.create(
         owner=owner, project=project, partition=partition, name=name, script=script,
-        spec={"name": name}, node_count=1, gpus_per_node=gpus, walltime_s=3600, state=state,
-        **times | columns,
+        spec={"name": name, "resources": {"gpus_per_node": gpus}}, node_count=1,
+        gpus_per_node=gpus, walltime_s=3600, state=state, **times | columns,
     )  # fmt: skip
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
-from jobs.lifecycle import State
 from portal.models import Checkpoint, Job, Node, Partition, Project, User
 from tests.portal import cast
 
@@ -209,56 +205,6 @@ def test_hostile_text_runs_exactly_as_written(as_alice: Client):
     job = only_job()
     assert job.name == "$(reboot)"
     assert job.spec["environment"] == [["EVIL", value], ["SECOND", "2"]]
-
-
-def test_the_check_sums_up(as_alice: Client):
-    page = as_alice.post("/jobs/check/", {"script": SCRIPT, "walltime": "4:00:00"}).text
-    assert "1 node with 2 GPUs, 1 CPU, 4 h" in page
-    assert "Fits on 1 node, with room right now; 4 of 4 such GPUs are free." in page
-    assert not Job.objects.exists()
-
-
-def test_the_check_says_when_it_will_wait(
-    as_alice: Client, alice: User, project: Project, node: Node
-):
-    cast.run(cast.job(alice, project, state=State.RUNNING), node, 0, 1, 2)
-    page = as_alice.post("/jobs/check/", {"script": SCRIPT}).text
-    assert "none has room right now: it will wait; 1 of 4 such GPUs are free." in page
-
-
-def test_the_check_marks_lines(as_alice: Client):
-    response = as_alice.post("/jobs/check/", {"script": "#!/bin/bash\n\n#SBATCH --tyme=5\n"})
-    marks = response.context["marks"]
-    assert [(mark["line"], mark["severity"]) for mark in marks] == [(3, "error")]
-    assert json.dumps(marks).replace('"', "&quot;").replace("'", "&#x27;") in response.text
-
-
-def test_the_check_says_what_the_form_overrules(as_alice: Client):
-    page = as_alice.post("/jobs/check/", {"script": SCRIPT, "gpus_per_node": "1"}).text
-    assert (
-        "GPUs per node: the form&#x27;s word is taken" in page
-        or "GPUs per node: the form's" in page
-    )
-
-
-def test_the_check_only_takes_posts(as_alice: Client):
-    assert as_alice.get("/jobs/check/").status_code == 405
-
-
-def test_an_empty_request_is_checked_too(as_alice: Client):
-    assert "give a script or a command" in as_alice.post("/jobs/check/", {}).text
-
-
-def test_queries_of_the_check_do_not_grow(as_alice: Client):
-    def count() -> int:
-        with CaptureQueriesContext(connection) as queries:
-            as_alice.post("/jobs/check/", {"script": SCRIPT})
-        return len(queries)
-
-    before = count()
-    for number in range(5):
-        cast.node(f"more-{number}")
-    assert count() == before
 
 
 @pytest.fixture

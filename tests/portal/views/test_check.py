@@ -1,0 +1,103 @@
+"""The live check of the submit page: what is wrong as typed, and what would become of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from jobs.lifecycle import State
+from portal.models import Job, Node, Project, User
+from tests.portal import cast
+
+SCRIPT = "#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --gres=gpu:2\necho hello\n"
+pytestmark = pytest.mark.usefixtures("node")
+
+
+def test_the_check_sums_up(as_alice: Client):
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT, "walltime": "4:00:00"}).text
+    assert "1 node with 2 GPUs, 1 CPU, 4 h" in page
+    assert "Submitted now, it would start at once on gpu-1." in page
+    assert "It fits on 1 node; 4 of 4 such GPUs are free." in page
+    assert not Job.objects.exists()
+
+
+def test_the_check_says_when_it_will_wait(
+    as_alice: Client, alice: User, project: Project, node: Node
+):
+    running = cast.job(alice, project, state=State.RUNNING, started_at=timezone.now())
+    cast.run(running, node, 0, 1, 2)
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT}).text
+    assert "Submitted now, it would wait. Needs 2 GPUs on one node; 1 is free (on gpu-1)." in page
+    assert f"Job {running.pk} frees 3 GPUs on gpu-1 by " in page
+    assert "It fits on 1 node; 1 of 4 such GPUs are free." in page
+
+
+def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Project, node: Node):
+    for gpus in (4, 4, 1):
+        cast.job(bob, project, gpus=gpus)
+    first = Job.objects.order_by("pk")[0]
+    cast.run(cast.job(bob, project, state=State.RUNNING), node, 0)
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT}).text
+    assert "it would wait. 3 jobs are ahead of it" in page
+    assert f"the next, job {first.pk}, waits for 4 GPUs on one node" in page
+    assert "3 of 4 such GPUs are free." in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"array": "1-2"}, "all 2 jobs would start at once."),
+        ({"array": "1-3"}, "2 of its 3 jobs would start at once and the 1 other later."),
+        ({"array": "1-9%1"}, "1 of its 9 jobs would start at once and the 8 others later."),
+        ({"held": "on"}, "it would wait. Held; it starts no earlier than somebody releases it."),
+        ({"begin": "now+2hours"}, "it would wait. Asked to start no earlier than"),
+    ],
+)
+def test_the_check_knows_arrays_and_own_waits(
+    as_alice: Client, fields: dict[str, str], expected: str
+):
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT, **fields}).text
+    assert f"Submitted now, {expected}" in page
+
+
+def test_the_check_marks_lines(as_alice: Client):
+    response = as_alice.post("/jobs/check/", {"script": "#!/bin/bash\n\n#SBATCH --tyme=5\n"})
+    marks = response.context["marks"]
+    assert [(mark["line"], mark["severity"]) for mark in marks] == [(3, "error")]
+    assert json.dumps(marks).replace('"', "&quot;").replace("'", "&#x27;") in response.text
+
+
+def test_the_check_says_what_the_form_overrules(as_alice: Client):
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT, "gpus_per_node": "1"}).text
+    assert (
+        "GPUs per node: the form&#x27;s word is taken" in page
+        or "GPUs per node: the form's" in page
+    )
+
+
+def test_the_check_only_takes_posts(as_alice: Client):
+    assert as_alice.get("/jobs/check/").status_code == 405
+
+
+def test_an_empty_request_is_checked_too(as_alice: Client):
+    assert "give a script or a command" in as_alice.post("/jobs/check/", {}).text
+
+
+def queries(client: Client) -> int:
+    with CaptureQueriesContext(connection) as seen:
+        client.post("/jobs/check/", {"script": SCRIPT})
+    return len(seen)
+
+
+def test_queries_of_the_check_do_not_grow(as_alice: Client, alice: User, project: Project):
+    cast.job(alice, project)
+    before = queries(as_alice)
+    for number in range(5):
+        cast.node(f"more-{number}")
+        cast.job(alice, project)
+    assert queries(as_alice) == before
