@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from jobs.shepherd import FILENAME, PROGRAM
 
@@ -31,6 +33,21 @@ def eventually(
         time.sleep(every_s)
 
 
+@contextmanager
+def gate(path: Path) -> Iterator[Callable[[], object]]:
+    """A named pipe for scripts to `read` from; what it gives lets one of them go on.
+
+    It stays open both ways: opened for each turn, the pipe could still be open from the last turn
+    when its reader comes for the next, who then sees it end, and nobody reads what comes after.
+    """
+    os.mkfifo(path)
+    both = os.open(path, os.O_RDWR)
+    try:
+        yield lambda: os.write(both, b"\n")
+    finally:
+        os.close(both)
+
+
 def processes_with(word: str) -> list[int]:
     """Living processes that have this word in their command line."""
     found = []
@@ -44,6 +61,19 @@ def processes_with(word: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def read_all(pipe: IO[bytes], *, within_s: float = 120) -> bytes:
+    """What comes until nobody holds the other end any more."""
+    deadline = time.monotonic() + within_s
+    text = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"somebody still holds the pipe; so far it gave {text[-1000:]!r}"
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            return text
+        text += data
 
 
 class Node:
@@ -78,8 +108,8 @@ class Node:
         """A call's answer, good or bad."""
         process = self.start(verb, request)
         assert process.stdout is not None
-        text = process.stdout.read()
-        assert process.wait() == 0
+        text = read_all(process.stdout)
+        assert process.wait(timeout=60) == 0
         assert process.stdin is not None
         process.stdin.close()
         process.stdout.close()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.shepherd.node import Node, eventually, spec, tail
+from tests.jobs.shepherd.node import Node, eventually, gate, read_all, spec, tail
 
 AWKWARD = {
     "QUOTES": 'it\'s "so" `id` $(touch /tmp/never) $HOME \\n',
@@ -112,12 +111,12 @@ def test_tasks_have_ranks_and_the_first_failure_ends_the_others(node: Node, tmp_
     tasks = [{"RANK": str(rank)} for rank in range(3)]
     go = tmp_path / "go"
     script = f"echo rank $RANK; [ $RANK = 1 ] && read < {go} && exit 5; exec sleep 600"
-    os.mkfifo(go)
-    node.launch(script, tasks=tasks)
-    for rank in range(3):
-        node.says(b"rank %d\n" % rank)
-    go.write_text("\n")
-    run = node.ended()
+    with gate(go) as let_go_on:
+        node.launch(script, tasks=tasks)
+        for rank in range(3):
+            node.says(b"rank %d\n" % rank)
+        let_go_on()
+        run = node.ended()
     assert (run["cause"], run["exit_code"]) == ("exited", 5)
     assert run["message"] == "task 1 of 3 was the first to fail"
 
@@ -138,7 +137,7 @@ def test_concurrent_launchers_start_each_run_once(node: Node, tmp_path: Path) ->
     launches = [spec(f"echo {n} >> {count}", f"j{n}.a1.n0") for n in range(20)]
     callers = [node.start("launch", {"launches": launches}) for _ in range(4)]
     for caller in callers:
-        caller.communicate()
+        caller.communicate(timeout=60)
     for launch in launches:
         assert node.ended(launch["key"])["exit_code"] == 0
     assert sorted(count.read_text().split(), key=int) == [str(n) for n in range(20)]
@@ -152,7 +151,7 @@ def test_a_launcher_killed_at_any_point_leaves_a_definite_state(node: Node, tmp_
     caller = node.start("launch", {"launches": launches})
     eventually(node.run_dir(keys[3]).exists, "the launch is on its way", every_s=0)
     caller.kill()
-    caller.communicate()
+    caller.communicate(timeout=60)
 
     def settled() -> dict[str, dict[str, object]] | None:
         runs = {run["key"]: run for run in node.call("observe", keys=keys)["runs"]}
@@ -189,7 +188,7 @@ def test_a_launcher_killed_right_after_the_guard_counts_as_failed(node: Node) ->
 def test_a_launch_answers_while_its_jobs_hold_nothing_of_the_connection(node: Node) -> None:
     caller = node.start("launch", {"launches": [spec("sleep 600", "j1.a1.n0")]})
     assert caller.stdout is not None
-    assert b'"ok": true' in caller.stdout.read()  # Ends: nobody else holds the pipe.
+    assert b'"ok": true' in read_all(caller.stdout)  # Ends: nobody else holds the pipe.
     assert caller.wait(timeout=60) == 0
 
 

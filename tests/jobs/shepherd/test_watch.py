@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.shepherd.node import Node, eventually
+from tests.jobs.shepherd.node import Node, eventually, gate
 
 
 class Watcher:
@@ -51,22 +51,22 @@ def test_start_growth_checkpoints_and_end_are_told(
     node: Node, watcher: Watcher, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    os.mkfifo(go)
-    node.launch(
-        f"read < {go}; echo word; read < {go}; touch $CARREL_CHECKPOINT_DIR/step_1; read < {go}",
-        checkpoint_dir=str(tmp_path / "saved"),
+    script = (
+        f"read < {go}; echo word; read < {go}; touch $CARREL_CHECKPOINT_DIR/step_1; read < {go}"
     )
-    assert watcher.next_key() == "j1.a1.n0"
-    _let_pass(watcher)
-    for look in (
-        lambda: node.log() == b"word\n",
-        lambda: "step_1" in node.checkpoints(),
-        lambda: node.observe()["phase"] == "exited",
-    ):
-        go.write_text("\n")
+    with gate(go) as let_go_on:
+        node.launch(script, checkpoint_dir=str(tmp_path / "saved"))
         assert watcher.next_key() == "j1.a1.n0"
-        eventually(look, "what was told is so")
         _let_pass(watcher)
+        for look in (
+            lambda: node.log() == b"word\n",
+            lambda: "step_1" in node.checkpoints(),
+            lambda: node.observe()["phase"] == "exited",
+        ):
+            let_go_on()
+            assert watcher.next_key() == "j1.a1.n0"
+            eventually(look, "what was told is so")
+            _let_pass(watcher)
 
 
 def _let_pass(watcher: Watcher) -> None:
