@@ -222,13 +222,15 @@ def test_the_same_form_sent_twice_at_once_makes_one_job(carrel: Carrel, nodes: N
     ends: list[str] = []
     copies = [person.twin() for _ in range(4)]
     threads = [
-        threading.Thread(target=lambda copy=copy: ends.append(copy.post("/jobs/new/", fields)))
+        threading.Thread(
+            target=lambda copy=copy: ends.append(copy.post("/jobs/new/", fields)), daemon=True
+        )
         for copy in copies
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert len(ends) == 4 and len(set(ends)) == 1
     assert _count(carrel, "at-once") == 1
 

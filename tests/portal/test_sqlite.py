@@ -22,9 +22,9 @@ def test_a_turn_is_one_thread_s_at_a_time(tmp_path) -> None:
     turn = _Turn(str(tmp_path / "turn"))
     assert turn.take(1)
     taken: list[bool] = []
-    other = threading.Thread(target=lambda: taken.append(turn.take(0.05)))
+    other = threading.Thread(target=lambda: taken.append(turn.take(0.05)), daemon=True)
     other.start()
-    other.join()
+    other.join(20)
     assert taken == [False]
     turn.end()
     assert turn.take(1)
@@ -40,9 +40,9 @@ def test_a_turn_is_one_process_s_at_a_time(tmp_path) -> None:
     )
     command = [sys.executable, "-c", asks, path]
     assert turn.take(1)
-    assert subprocess.run(command, cwd=Path.cwd()).returncode == 7
+    assert subprocess.run(command, cwd=Path.cwd(), timeout=60).returncode == 7
     turn.end()
-    assert subprocess.run(command, cwd=Path.cwd()).returncode == 0
+    assert subprocess.run(command, cwd=Path.cwd(), timeout=60).returncode == 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -57,7 +57,7 @@ def test_an_error_gives_the_turn_back() -> None:
             wrote.append(Project.objects.create(name="kept").name)
         connection.close()
 
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=write, daemon=True)
     thread.start()
     thread.join(10)
     assert wrote == ["kept"]

@@ -17,7 +17,7 @@ def test_who_comes_meanwhile_is_served_by_who_is_at_it() -> None:
         begun.set()
         assert go_on.wait(20)
 
-    first = threading.Thread(target=turns.take, args=("look", 1, work))
+    first = threading.Thread(target=turns.take, args=("look", 1, work), daemon=True)
     first.start()
     assert begun.wait(20)
     for _ in range(5):

@@ -43,12 +43,14 @@ def slurm_words(script: Path, conf: Path) -> list[str]:
         env={**os.environ, "SLURM_CONF": str(conf)},
     ) as sbatch:
         assert sbatch.stderr is not None
-        for line in sbatch.stderr:
-            if found := WORD.match(line.rstrip("\n")):
-                words.append(found.group(1))
-            if "end of defined options" in line:
-                break
-        sbatch.kill()
+        try:
+            for line in sbatch.stderr:
+                if found := WORD.match(line.rstrip("\n")):
+                    words.append(found.group(1))
+                if "end of defined options" in line:
+                    break
+        finally:
+            sbatch.kill()
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -186,6 +187,9 @@ def test_after_a_fork_each_has_connections_of_its_own(own_sshd: Sshd) -> None:
     transport.run(HELLO)
     child = os.fork()
     if child == 0:
+        # A lock that another thread held at this moment is never given back here.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
         try:
             os._exit(0 if transport.run(HELLO).stdout == b"hello\n" else 1)
         finally:

@@ -221,12 +221,15 @@ def test_put_replaces_at_once(real: Transport, scratch: Path) -> None:
             data = path.read_bytes()
             seen.add((len(data), len(set(data))))
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    for n in range(1, 10):
-        real.put(str(path), b"%d" % n * 100_000)
-    stop.set()
-    reader.join()
+    try:
+        for n in range(1, 10):
+            real.put(str(path), b"%d" % n * 100_000)
+    finally:
+        stop.set()
+    reader.join(20)
+    assert not reader.is_alive()
     assert seen == {(100_000, 1)}
 
 

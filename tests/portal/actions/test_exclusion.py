@@ -63,7 +63,7 @@ def test_passes_at_once_start_nothing_twice(lab: Lab) -> None:
     lab.node("n2")
     for _ in range(12):
         lab.submit("true", gpus_per_node="1")
-    gate = threading.Barrier(3)
+    gate = threading.Barrier(3, timeout=20)
     wrong: list[BaseException] = []
 
     def run() -> None:
@@ -75,11 +75,12 @@ def test_passes_at_once_start_nothing_twice(lab: Lab) -> None:
         finally:
             close_old_connections()
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive()
     assert not wrong
     assert Lease.objects.filter(released_at=None).count() == 8
     assert Allocation.objects.count() == 8

@@ -30,7 +30,7 @@ class Other(threading.Thread):
     """Does something in a transaction of its own; `result` is what came of it."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.work = work
         self.result: Any = None
         self.start()
