@@ -44,7 +44,7 @@ class Job(models.Model):
     node_count = models.PositiveIntegerField()
     gpus_per_node = models.PositiveIntegerField()
     walltime_s = models.PositiveIntegerField()
-    array_id = models.BigIntegerField(null=True, db_index=True)
+    array_id = models.BigIntegerField(null=True)
     """The id of the array's first job."""
     array_index = models.PositiveIntegerField(null=True)
     submission_key = models.CharField(max_length=64, null=True, unique=True)
@@ -81,6 +81,11 @@ class Job(models.Model):
             models.Index(fields=["-ended_at"], name="job_by_end"),
             models.Index(fields=["owner", "-ended_at"], name="job_by_owner_and_end"),
             models.Index(fields=["project", "-ended_at"], name="job_by_project_and_end"),
+            models.Index(
+                fields=["array_id", "state", "id"],
+                condition=models.Q(array_id__isnull=False),
+                name="job_by_array",
+            ),
         ]
 
     def __str__(self) -> str:

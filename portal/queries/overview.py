@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.db.models import Case, IntegerField, Value, When
 
-from jobs.lifecycle import ACTIVE, ENDED, WAITING
+from jobs.lifecycle import ENDED, WAITING
 from portal.models import Job, Node, User
-from portal.queries.queue import Row, open_counts, positions, with_row_parts
+from portal.queries.arrays import folded
+from portal.queries.queue import OPEN, open_counts
+from portal.queries.rows import Row, rows, with_row_parts
 
 SHOWN = 10
 """Jobs of each list; the queue shows the others."""
@@ -18,20 +20,16 @@ def open_jobs(*, user: User) -> list[Row]:
     waits = Case(
         When(state__in=WAITING, then=Value(1)), default=Value(0), output_field=IntegerField()
     )
-    found = Job.objects.filter(state__in=ACTIVE | WAITING)
-    return _rows(found.order_by(mine, waits, "submitted_at", "id")[:SHOWN])
+    found = Job.objects.filter(state__in=OPEN)
+    listed = with_row_parts(folded(found, found, newest=False))
+    return rows(listed.order_by(mine, waits, "submitted_at", "id")[:SHOWN], of=found)
 
 
 def ended_jobs(*, user: User) -> list[Row]:
     """The last jobs that ended: mine, and everybody's while I have none."""
-    ended = Job.objects.filter(state__in=ENDED).order_by("-ended_at", "-id")
-    return _rows(ended.filter(owner=user)[:SHOWN]) or _rows(ended[:SHOWN])
-
-
-def _rows(jobs: QuerySet[Job]) -> list[Row]:
-    found = list(with_row_parts(jobs))
-    places = positions([job for job in found if job.waiting])
-    return [Row(job, places.get(job.pk)) for job in found]
+    found = Job.objects.filter(state__in=ENDED)
+    listed = with_row_parts(folded(found, found, newest=True)).order_by("-ended_at", "-id")
+    return rows(listed.filter(owner=user)[:SHOWN], of=found) or rows(listed[:SHOWN], of=found)
 
 
 def counts(*, user: User) -> dict[str, int]:

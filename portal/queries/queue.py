@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
-from django.db.models import Case, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Value, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.utils.functional import cached_property
 
 from jobs import lifecycle
-from jobs.lifecycle import Reason, State
-from portal.models import Allocation, Attempt, Job, Node, Partition, Project, User
+from jobs.lifecycle import State
+from portal.models import Allocation, Job, Node, Partition, Project, User
+from portal.queries.arrays import folded
+from portal.queries.rows import Row, rows, with_row_parts
 
 PAGE_SIZE = 50
 COUNTED = 10_000
@@ -31,17 +34,8 @@ STATE_GROUPS: dict[str, frozenset[State]] = {
 SORTS = ("queue", "newest", "oldest", "gpus", "walltime", "name")
 OPEN_ONLY = frozenset({"queue", "gpus", "walltime", "name"})
 """Orders without an index: fine for thousands that wait and run, not for all that ever ended."""
-_NOT_COMPETING = (
-    Reason.HELD_USER,
-    Reason.HELD_LAUNCH,
-    Reason.BEGIN_TIME,
-    Reason.DEPENDENCY,
-    Reason.DEPENDENCY_NEVER,
-    Reason.ARRAY_LIMIT,
-    Reason.BAD_CONSTRAINTS,
-)
-"""Jobs that wait for something else than their turn have no place in the queue."""
 _LARGEST_ID = 2**63 - 1
+_OF_ARRAY = re.compile(r"[0-9]+_[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,14 @@ class Filter:
         """The order asked for, or the one that suits the states."""
         if self.sort:
             return self.sort
-        return "queue" if self.states <= OPEN else "newest"
+        if self.states <= OPEN:
+            return "queue"
+        return "oldest" if self.array else "newest"
+
+    @property
+    def folds(self) -> bool:
+        """Whether an array is one row: not where its jobs themselves are asked for."""
+        return not self.array and not _OF_ARRAY.fullmatch(self.q)
 
     @property
     def narrowed(self) -> bool:
@@ -117,38 +118,33 @@ def _states(word: str) -> frozenset[State]:
 
 
 class _BoundedPaginator(Paginator):
-    """Counts no further than it has to."""
+    """Of a long list counts the rows up to the wanted page only, and one more."""
+
+    def __init__(self, rows: QuerySet[Job], jobs: QuerySet[Job], number: str) -> None:
+        super().__init__(rows, PAGE_SIZE)
+        self._rows, self._jobs = rows.order_by(), jobs.order_by()
+        wanted = _number(number) or 1
+        self._reach = min(wanted * PAGE_SIZE, COUNTED)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all were counted."""
+        return self._jobs[: COUNTED + 1].count() <= COUNTED
 
     @cached_property
     def count(self) -> int:
-        jobs: QuerySet[Job] = self.object_list  # type: ignore[assignment]
-        return jobs.order_by()[: COUNTED + 1].count()
+        return (self._rows if self.whole else self._rows[: self._reach + 1]).count()
 
 
-@dataclass(frozen=True)
-class Position:
-    """`place` of `of` jobs that wait for their turn in the same partition; 1 is next."""
-
-    place: int
-    of: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """A job of the list; `position` is None for one that does not wait for its turn."""
-
-    job: Job
-    position: Position | None
-
-
-def page(*, wanted: Filter, user: User, number: str) -> tuple[Paginator[Job], list[Row], int]:
-    """The paginator, the jobs of one page (with what a row shows) and the page's number."""
-    paginator = _BoundedPaginator(_found(wanted, user), PAGE_SIZE)
+def page(*, wanted: Filter, user: User, number: str) -> tuple[_BoundedPaginator, list[Row], int]:
+    """The paginator, the rows of one page (with what a row shows) and the page's number."""
+    jobs = _ordered(_found(wanted, user), wanted)
+    alike = _particular(Job.objects.filter(state__in=wanted.states), wanted)
+    newest = wanted.order == "newest"
+    listed = folded(jobs, alike, newest=newest) if wanted.folds else jobs
+    paginator = _BoundedPaginator(with_row_parts(listed), jobs, number)
     shown = paginator.get_page(number)
-    jobs = list(shown.object_list)
-    places = positions([job for job in jobs if job.waiting])
-    rows = [Row(job, places.get(job.pk)) for job in jobs]
-    return paginator, rows, shown.number
+    return paginator, rows(shown.object_list, of=alike if wanted.folds else None), shown.number
 
 
 def _found(wanted: Filter, user: User) -> QuerySet[Job]:
@@ -163,12 +159,15 @@ def _found(wanted: Filter, user: User) -> QuerySet[Job]:
         jobs = jobs.filter(partition__name=wanted.partition)
     if wanted.array:
         jobs = jobs.filter(array_id=int(wanted.array))
+    return _particular(jobs, wanted)
+
+
+def _particular(jobs: QuerySet[Job], wanted: Filter) -> QuerySet[Job]:
+    """Those that fit in what may differ between the jobs of an array, besides their states."""
     if wanted.node:
         there = Allocation.objects.filter(node__name=wanted.node).exclude(phase="void")
         jobs = jobs.filter(pk__in=there.values("attempt__job_id"))
-    if wanted.q:
-        jobs = jobs.filter(_named(wanted.q))
-    return with_row_parts(_ordered(jobs, wanted))
+    return jobs.filter(_named(wanted.q)) if wanted.q else jobs
 
 
 def _named(text: str) -> Q:
@@ -229,36 +228,6 @@ def _by_age(wanted: Filter) -> list[str]:
     if wanted.state == "all":
         return ["id"]
     return ["ended_at", "id"] if wanted.state in ("ended", "failed") else ["submitted_at", "id"]
-
-
-def with_row_parts(jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Jobs with all that `parts/job_row.html` shows, in a constant number of queries."""
-    parts = Allocation.objects.select_related("node").order_by("rank")
-    attempts = Attempt.objects.order_by("-number").prefetch_related(Prefetch("allocations", parts))
-    return jobs.select_related("owner", "project", "partition").prefetch_related(
-        Prefetch("attempts", attempts)
-    )
-
-
-def positions(jobs: list[Job]) -> dict[int, Position]:
-    """Where these waiting jobs stand, by id; those that wait for something else have no place."""
-    if not jobs:
-        return {}
-    partitions = {job.partition_id for job in jobs}
-    rows = (
-        Job.objects.filter(state=State.PENDING, held=False, partition__in=partitions)
-        .exclude(reason__in=_NOT_COMPETING)
-        .order_by("submitted_at", "id")
-        .values_list("pk", "partition_id")
-    )
-    wanted = {job.pk for job in jobs}
-    places: dict[int, tuple[int, int]] = {}
-    lengths = dict.fromkeys(partitions, 0)
-    for pk, partition in rows.iterator(chunk_size=5000):
-        lengths[partition] += 1
-        if pk in wanted:
-            places[pk] = (lengths[partition], partition)
-    return {pk: Position(place, lengths[where]) for pk, (place, where) in places.items()}
 
 
 def open_counts(*, user: User) -> dict[str, int]:

@@ -152,6 +152,12 @@ def _age(seconds: float) -> str:
 
 
 @register.filter
+def number(value: int) -> str:
+    """`12,345`."""
+    return f"{value:,}"
+
+
+@register.filter
 def mib(value: float | None) -> str:
     """MiB in the unit that reads best: `512 MiB`, `79.6 GiB`, `1.5 TiB`."""
     return UNKNOWN if value is None else _binary(value, "MiB")

@@ -16,7 +16,7 @@ from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
 from portal.models import Job
 from portal.queries import job as query
-from portal.queries import queue, rights
+from portal.queries import rights, rows
 from portal.views.requests import PageRequest
 
 MOST_WATCHED = 50
@@ -65,7 +65,7 @@ def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
         "watched": nodes if watched is None else watched,
         "unwatched": watched is not None and not set(nodes) <= set(watched),
         "practice": any(part.node.simulated for part in parts),
-        "position": queue.positions([job] if job.waiting else []).get(job.pk),
+        "position": rows.positions([job] if job.waiting else []).get(job.pk),
         "awaited": query.awaited(job) if job.waiting else [],
     }
 

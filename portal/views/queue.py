@@ -8,7 +8,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from jobs.lifecycle import State
-from portal.queries import queue
+from portal.queries import arrays, queue
 from portal.views.requests import PageRequest
 
 STATE_CHOICES = (
@@ -40,7 +40,7 @@ def queue_page(request: PageRequest) -> HttpResponse:
         "filter": wanted,
         "rows": rows,
         "page": paginator.page(number),
-        "counted_all": paginator.count <= queue.COUNTED,
+        "array": arrays.one(int(wanted.array)) if wanted.array else None,
         "counts": queue.open_counts(user=request.user),
     }
     if request.htmx:
