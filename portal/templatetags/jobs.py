@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from django import forms, template
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.fit import count, listed
@@ -47,6 +51,9 @@ _ADVICE = {
     Reason.HELD_LAUNCH: "Look at the node and the working directory, then release it.",
     Reason.BAD_CONSTRAINTS: "Cancel it and ask for less, or have a node added.",
 }
+_JOBS_NAMED = re.compile(
+    r"\b[Jj]obs? [0-9]{1,18}\b(?:, [0-9]{1,18}\b)*(?: and [0-9]{1,18}\b(?! more))?"
+)
 _EVENTS = {
     "submitted": "Submitted",
     "cancel": "Its end was asked for",
@@ -59,6 +66,20 @@ _EVENTS = {
 def why_waiting(job: Job) -> str:
     """The reason as a sentence, the scheduler's own if it gave one."""
     return job.detail or _WAITING.get(_reason(job), job.reason)
+
+
+@register.filter
+def linked_jobs(sentence: str) -> SafeString:
+    """The sentence with the jobs it names as links: `job 17`, `jobs 17, 18 and 3 more`."""
+    pieces = []
+    done = 0
+    for named in _JOBS_NAMED.finditer(sentence):
+        for found in re.finditer(r"[0-9]+", named[0]):
+            start, end = (named.start() + place for place in found.span())
+            pieces.append((sentence[done:start], reverse("job", args=[found[0]]), found[0]))
+            done = end
+    links = format_html_join("", '{}<a href="{}">{}</a>', pieces)
+    return format_html("{}{}", links, sentence[done:])
 
 
 @register.filter

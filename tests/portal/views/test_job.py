@@ -56,6 +56,13 @@ def test_every_state_has_its_line(as_alice: Client, alice: User, project: Projec
     assert f"state-{state.lower().replace('_', '-')}" in page(as_alice, job)
 
 
+def test_the_job_it_waits_for_is_a_link(as_alice: Client, alice: User, project: Project):
+    first = cast.job(alice, project)
+    job = cast.job(alice, project, detail=f"Job {first.pk} is ahead of it.")
+    page = as_alice.get(f"/jobs/{job.pk}/").text
+    assert f'Job <a href="/jobs/{first.pk}/">{first.pk}</a> is ahead of it.' in page
+
+
 def test_why_it_waits_and_its_place(as_alice: Client, alice: User, project: Project):
     cast.job(alice, project, submitted_at=cast.NOW - timedelta(days=1))
     job = cast.job(alice, project, reason=Reason.RESOURCES, detail="gpu-1 has 1 GPU free.")

@@ -1,0 +1,32 @@
+"""The filters of the rooms that show jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from portal.templatetags.jobs import linked_jobs
+
+
+@pytest.mark.parametrize(
+    ("sentence", "linked"),
+    [
+        ("Job 17 is ahead of it and waits for 2 GPUs on one node.", ["17"]),
+        ("3 jobs are ahead of it; the next, job 12, waits for 4 nodes with 8 GPUs each.", ["12"]),
+        ("Needs 2 GPUs; 1 is free. Jobs 3, 41 and 5 free 2 GPUs on n1.", ["3", "41", "5"]),
+        ("Waits for jobs 17, 18 and 13 more to end; 2 of 15 run now.", ["17", "18"]),
+        ("Needs 2 GPUs on one node; none is free.", []),
+    ],
+)
+def test_the_jobs_a_sentence_names_are_links(sentence: str, linked: list[str]) -> None:
+    shown = str(linked_jobs(sentence))
+    for pk in linked:
+        shown = shown.replace(f'<a href="/jobs/{pk}/">{pk}</a>', pk, 1)
+    assert shown == sentence
+
+
+def test_the_rest_of_the_sentence_is_text() -> None:
+    shown = linked_jobs("<b>Job 17</b> & n1 (draining: 'job 5')")
+    assert shown == (
+        '&lt;b&gt;Job <a href="/jobs/17/">17</a>&lt;/b&gt; &amp; n1 '
+        '(draining: &#x27;job <a href="/jobs/5/">5</a>&#x27;)'
+    )
