@@ -13,6 +13,7 @@ import pytest
 from tests.lab.account import Account, test_account
 from tests.lab.hosts import Lab
 from tests.lab.hosts import available as lab_missing
+from tests.lab.processes import ended_under
 from tests.lab.sshd import Sshd
 from tests.lab.sshd import available as has_sshd
 
@@ -23,7 +24,8 @@ def open_directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="carrel-open-"))
     path.chmod(0o777)
     try:
-        yield path
+        with ended_under(path):
+            yield path
     finally:
         shutil.rmtree(path)
 

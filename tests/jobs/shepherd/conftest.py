@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.shepherd.node import Node
+from tests.lab.processes import ended_under
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     """A spool directory with the shepherd in it; whatever still runs in the end is killed."""
-    one = Node(tmp_path / "spool")
-    yield one
-    one.end_everything()
+    with ended_under(tmp_path):
+        one = Node(tmp_path / "spool")
+        yield one
+        one.end_everything()

@@ -16,6 +16,7 @@ from django.utils import timezone
 from portal import reach
 from portal.actions import dispatch, observe, schedule, submit
 from portal.models import Allocation, Gpu, Job, Node, Project, User
+from tests.lab.processes import ended_under
 from tests.portal import cast
 
 
@@ -86,18 +87,20 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path, transactional_db: None, alice: User, project: Project) -> Iterator[Lab]:
     made = Lab(tmp_path, alice)
-    yield made
-    for part in Allocation.objects.filter(phase__in=("launching", "running")):
-        part.stop_wanted_at = timezone.now()
-        part.save()
-    left = Job.objects.exclude(state__in=("COMPLETED", "PENDING"))
-    for job in left:
-        Job.objects.filter(pk=job.pk, cancelled_at=None).update(
-            cancelled_at=timezone.now(), cancelled_by=alice
-        )
-    made.drive(lambda: not Allocation.objects.filter(phase__in=("launching", "running")).exists())
+    with ended_under(tmp_path):
+        yield made
+        _end_jobs(made)
     for node in made.nodes:
         reach.forget(node.pk)
+
+
+def _end_jobs(lab: Lab) -> None:
+    """As workers do it, when everybody has cancelled everything."""
+    now = timezone.now()
+    Allocation.objects.filter(phase__in=("launching", "running")).update(stop_wanted_at=now)
+    left = Job.objects.exclude(state__in=("COMPLETED", "PENDING")).filter(cancelled_at=None)
+    left.update(cancelled_at=now, cancelled_by=lab.owner)
+    lab.drive(lambda: not Allocation.objects.filter(phase__in=("launching", "running")).exists())
 
 
 __all__ = ["Gpu", "Lab"]
