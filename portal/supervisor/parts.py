@@ -150,8 +150,6 @@ def worker() -> Part:
         name="worker",
         command=(
             *_celery("worker", "--pool", "threads", "--concurrency", str(WORKER_THREADS)),
-            # Follows the nodes from within the worker, and gives its signs of life.
-            *("--include", "portal.watch"),
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ),
         # Whatever it is at, the reconciler takes up again.
