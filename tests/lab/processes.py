@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+"""Before a command: a test process that is killed leaves it to nobody."""
+
 
 @contextmanager
 def ended_under(directory: Path) -> Iterator[None]:

@@ -19,6 +19,7 @@ import paramiko
 
 from jobs.nodes.ssh import HostKey, SshAddress, SshTransport, generate_key, public_key_line
 from tests.lab.account import Account, own_account
+from tests.lab.processes import ENDS_WITH_US
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -142,7 +143,9 @@ class Sshd:
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stderr=log
+                [*ENDS_WITH_US, SSHD, "-D", "-e", "-f", str(config)],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
             )
         deadline = time.monotonic() + 10
         while self._process.poll() is None and time.monotonic() < deadline:
