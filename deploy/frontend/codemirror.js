@@ -37,6 +37,19 @@ const directives = ViewPlugin.fromClass(
   { decorations: (plugin) => plugin.decorations },
 );
 
+// Left to itself, Chromium keeps the look of what is replaced by a style attribute, which our
+// content security policy refuses aloud.
+const replacing = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (view.composing || view.state.selection.ranges.every((range) => range.empty)) return false;
+    const typed = event.inputType === "insertText" && event.data;
+    if (!typed && !event.inputType.startsWith("deleteContent")) return false;
+    const change = view.state.replaceSelection(typed || "");
+    view.dispatch({ ...change, scrollIntoView: true, userEvent: typed ? "input.type" : "delete.selection" });
+    return true;
+  },
+});
+
 function language(text) {
   return StreamLanguage.define(/^#!.*python/.test(text) ? python : shell);
 }
@@ -63,7 +76,7 @@ window.CarrelEditor = function ({ textarea, nonce, label, describedBy, onChange 
         EditorView.cspNonce.of(nonce),
         lineNumbers(), highlightActiveLineGutter(), highlightSpecialChars(), history(),
         drawSelection(), bracketMatching(), highlightActiveLine(), lintGutter(),
-        indentUnit.of("    "), EditorView.lineWrapping, directives,
+        indentUnit.of("    "), EditorView.lineWrapping, directives, replacing,
         mode.of(language(textarea.value)), syntaxHighlighting(colours),
         // Tab is left to the browser: the keyboard must get out of the editor.
         keymap.of([...defaultKeymap, ...historyKeymap]),

@@ -18,7 +18,7 @@
     editor.focus();
   });
 
-  // Empty fields show what the script says in their place.
+  // Empty fields show what the script says in their place; whose word it is stands below them.
   const fields = [...form.querySelectorAll("input[placeholder], textarea[placeholder]")];
   for (const field of fields) field.dataset.usual = field.placeholder;
   const lists = [...form.querySelectorAll("select")].map((list) => list.options[0]).filter((first) => first?.value === "");
@@ -29,11 +29,11 @@
     editor.setMarks(JSON.parse(check.dataset.marks));
     const said = JSON.parse(check.dataset.said);
     for (const first of lists) {
-      const own = said[first.parentElement.name];
-      first.textContent = own ? `${own} (from the script)` : first.dataset.usual;
+      first.textContent = said[first.parentElement.name] || first.dataset.usual;
     }
-    for (const field of fields) {
-      field.placeholder = said[field.name] ? `${said[field.name]} (from the script)` : field.dataset.usual;
+    for (const field of fields) field.placeholder = said[field.name] || field.dataset.usual;
+    for (const field of form.querySelectorAll(".field [name]")) {
+      field.closest(".field").toggleAttribute("data-from-script", Boolean(said[field.name]) && !field.value);
     }
   };
   document.getElementById("check").addEventListener("htmx:afterSwap", mark);
