@@ -18,6 +18,14 @@ SCRIPT = "#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --gres=gpu:2\necho hell
 pytestmark = pytest.mark.usefixtures("node")
 
 
+def check(client: Client) -> str:
+    return client.post("/jobs/check/", {"script": SCRIPT}).text
+
+
+def link(job: Job) -> str:
+    return f'<a href="/jobs/{job.pk}/">{job.pk}</a>'
+
+
 def test_the_check_sums_up(as_alice: Client):
     page = as_alice.post("/jobs/check/", {"script": SCRIPT, "walltime": "4:00:00"}).text
     assert "1 node with 2 GPUs, 1 CPU, 4 h" in page
@@ -31,9 +39,9 @@ def test_the_check_says_when_it_will_wait(
 ):
     running = cast.job(alice, project, state=State.RUNNING, started_at=timezone.now())
     cast.run(running, node, 0, 1, 2)
-    page = as_alice.post("/jobs/check/", {"script": SCRIPT}).text
+    page = check(as_alice)
     assert "Submitted now, it would wait. Needs 2 GPUs on one node; 1 is free (on gpu-1)." in page
-    assert f"Job {running.pk} frees 3 GPUs on gpu-1 by " in page
+    assert f"Job {link(running)} frees 3 GPUs on gpu-1 by " in page
     assert "It fits on 1 node; 1 of 4 such GPUs are free." in page
 
 
@@ -42,9 +50,9 @@ def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Pro
         cast.job(bob, project, gpus=gpus)
     first = Job.objects.order_by("pk")[0]
     cast.run(cast.job(bob, project, state=State.RUNNING), node, 0)
-    page = as_alice.post("/jobs/check/", {"script": SCRIPT}).text
+    page = check(as_alice)
     assert "it would wait. 3 jobs are ahead of it" in page
-    assert f"the next, job {first.pk}, waits for 4 GPUs on one node" in page
+    assert f"the next, job {link(first)}, waits for 4 GPUs on one node" in page
     assert "3 of 4 such GPUs are free." in page
 
 
