@@ -13,14 +13,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobs.nodes.transport import (
-    MAX_LINE_BYTES,
     MAX_OUTPUT_BYTES,
     CommandFailed,
     Completed,
     DeadlineExceeded,
+    Hold,
+    Lines,
     check_path,
     first_lines,
 )
@@ -73,10 +75,16 @@ class LocalTransport:
             _end(process)
 
     def follow(
-        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        silence_s: float = 30,
+        hold: Hold | None = None,
     ) -> Iterator[bytes]:
         """As in `Transport`."""
         _check(argv)
+        hold = hold or Hold()
         with tempfile.TemporaryFile() as stderr:
             try:
                 process = self._start(argv, stderr=stderr.fileno())
@@ -84,6 +92,7 @@ class LocalTransport:
                 raise CommandFailed(_not_started(argv, error).stderr.decode()) from error
             try:
                 threading.Thread(target=_feed_all, args=(process, stdin), daemon=True).start()
+                hold.take(partial(_write_more, process), partial(_terminate, process))
                 yield from _lines(process, silence_s, argv[0])
                 if process.wait(silence_s):
                     stderr.seek(0)
@@ -92,6 +101,7 @@ class LocalTransport:
                         f"{PLACE}: {argv[0]} ended with {process.returncode}: {said}"
                     )
             finally:
+                hold.lose()
                 _end(process)
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
@@ -118,6 +128,7 @@ class LocalTransport:
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=self._environment,
+            bufsize=0,
             # As a login's, whatever the portal's own: jobs inherit it.
             umask=0o022,
             cwd=home if Path(home).is_dir() else "/",
@@ -190,8 +201,29 @@ def _feed_all(process: subprocess.Popen[bytes], data: bytes) -> None:
     assert process.stdin
     # It may end, or be ended, before it wants it all; its output tells.
     with contextlib.suppress(OSError, ValueError):
-        process.stdin.write(data)
-        process.stdin.flush()
+        _write_all(process, data)
+
+
+def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin
+    view = memoryview(data)
+    while view:
+        view = view[os.write(process.stdin.fileno(), view) :]
+
+
+def _write_more(process: subprocess.Popen[bytes], data: bytes) -> None:
+    try:
+        _write_all(process, data)
+    except ValueError as error:
+        raise BrokenPipeError("its input is closed") from error
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, also if it is stopped; its output then ends, too."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGCONT)
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:
@@ -203,21 +235,17 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
 
 def _lines(process: subprocess.Popen[bytes], silence_s: float, name: str) -> Iterator[bytes]:
     assert process.stdout
-    rest = b""
+    lines = Lines(PLACE)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(silence_s):
                 raise DeadlineExceeded(f"{PLACE} said nothing for {silence_s:g} s: {name}")
             data = os.read(process.stdout.fileno(), _CHUNK)
-            *whole, rest = (rest + data).split(b"\n")
-            yield from whole
-            if len(rest) > MAX_LINE_BYTES:
-                raise CommandFailed(f"{PLACE}: a line of over {MAX_LINE_BYTES} bytes")
+            yield from lines.add(data)
             if not data:
                 break
-    if rest:
-        yield rest
+    yield from lines.rest()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -227,8 +255,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             with contextlib.suppress(OSError):
                 stream.close()
     if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+        _terminate(process)
         try:
             process.wait(2)
         except subprocess.TimeoutExpired:

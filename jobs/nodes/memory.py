@@ -6,16 +6,18 @@ with any error at any moment.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.nodes.transport import (
-    MAX_LINE_BYTES,
     MAX_OUTPUT_BYTES,
     CommandFailed,
     Completed,
     DeadlineExceeded,
+    Hold,
+    Lines,
     NodeError,
     check_path,
     first_lines,
@@ -32,6 +34,8 @@ class Call:
     stdin: bytes
     ended: threading.Event
     """Set when nobody waits for it any more: its SIGTERM."""
+    more: queue.Queue[bytes] = field(default_factory=queue.Queue)
+    """What is written to it while it is followed."""
 
 
 Program = Callable[[Call], Completed]
@@ -83,14 +87,21 @@ class MemoryTransport:
         return done
 
     def follow(
-        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        silence_s: float = 30,
+        hold: Hold | None = None,
     ) -> Iterator[bytes]:
         """As in `Transport`; a program of `programs` is followed from its whole output."""
-        call = self._call(argv, stdin)
+        call, hold = self._call(argv, stdin), hold or Hold()
+        hold.take(call.more.put, call.ended.set)
         try:
             source = self.sources.get(argv[0], self._output)
             yield from _lines(source(call), silence_s, argv[0])
         finally:
+            hold.lose()
             call.ended.set()
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
@@ -139,13 +150,9 @@ def _perform(program: Program, call: Call, outcome: list[Completed | BaseExcepti
 
 
 def _lines(pieces: Iterator[bytes | None], silence_s: float, name: str) -> Iterator[bytes]:
-    rest = b""
+    lines = Lines(PLACE)
     for piece in pieces:
         if piece is None:
             raise DeadlineExceeded(f"{PLACE} said nothing for {silence_s:g} s: {name}")
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-        if len(rest) > MAX_LINE_BYTES:
-            raise CommandFailed(f"{PLACE}: a line of over {MAX_LINE_BYTES} bytes")
-    if rest:
-        yield rest
+        yield from lines.add(piece)
+    yield from lines.rest()

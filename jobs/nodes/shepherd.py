@@ -5,8 +5,8 @@ The program is sent to the node once per version, when it turns out not to be th
 
 from __future__ import annotations
 
-import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,10 +17,12 @@ from jobs.nodes.transport import (
     Transport,
     first_lines,
 )
+from jobs.nodes.warm import Warm, frame, parse
 from jobs.shepherd import FILENAME, PROGRAM
 
-# The shepherd gives a sign of life every 5 s: three missed ones are a silence.
-WATCH_SILENCE_S = 16.0
+LEAST_S = 1.0
+"""Left for a call that is made anew, however long the first took."""
+STAYS_AT_LEAST_S = 60.0
 
 _HOME = "printf '\\nCARREL_HOME=%s=\\n' \"$HOME\""
 _NOISE_BYTES = 64 * 1024
@@ -41,12 +43,54 @@ class Shepherd:
         self._directory: str | None = None if spool.startswith("~/") else self._spool
         self._sending = threading.Lock()
         self._sent = 0
+        self._warm: Warm | None = None
 
     def ask(self, verb: str, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """One verb's answer, `ok` taken out. Raises a `NodeError`: `NoPython`, `CommandFailed`
         with the shepherd's own words or with the beginning of whatever came, or the transport's.
         """
-        stdin, sent = _request(request), self._sent
+        until = time.monotonic() + timeout_s
+        warm = self._warm
+        answer = warm.ask(verb, request, timeout_s=timeout_s) if warm else None
+        if answer is None:
+            # Every verb may be repeated, should that one have arrived after all.
+            answer = self._ask_anew(verb, request, max(until - time.monotonic(), LEAST_S))
+        if answer.pop("ok", None) is not True:
+            raise CommandFailed(f"{verb}: {answer.get('error') or 'no reason was given'}")
+        return answer
+
+    def watch(self) -> Iterator[str]:
+        """A run's key for every change on the node, "" as a sign of life.
+
+        While this is being iterated, a shepherd stays on the node and answers what is asked.
+        """
+        has_sent = False
+        while True:
+            sent, began = self._sent, time.monotonic()
+            warm = Warm(self.transport, self._argv("serve"))
+            try:
+                for key in warm.changes():
+                    self._warm = warm
+                    yield key
+                if not warm.spoke:
+                    raise CommandFailed("serve: it left without a word")
+            except CommandFailed:
+                if warm.spoke or has_sent:
+                    raise
+                self._send(sent)
+                has_sent = True
+                continue
+            finally:
+                if self._warm is warm:
+                    self._warm = None
+                warm.close()
+            # It leaves now and then to make room for a new one; not every moment.
+            if time.monotonic() - began < STAYS_AT_LEAST_S:
+                return
+
+    def _ask_anew(self, verb: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """By a program that is started for this alone."""
+        stdin, sent = frame(request), self._sent
         done = self._run(verb, stdin, timeout_s)
         answer = _parse(done.stdout)
         if answer is None and _may_lack_program(done):
@@ -55,30 +99,7 @@ class Shepherd:
             answer = _parse(done.stdout)
         if answer is None:
             raise _no_answer(verb, done)
-        if answer.pop("ok") is not True:
-            raise CommandFailed(f"{verb}: {answer.get('error') or 'no reason was given'}")
         return answer
-
-    def watch(self) -> Iterator[str]:
-        """A run's key for every change on the node, "" as a sign of life."""
-        sent, spoke = self._sent, False
-        argv = self._argv("watch")
-        for last in (False, True):
-            try:
-                for line in self.transport.follow(
-                    argv, stdin=_request({}), silence_s=WATCH_SILENCE_S
-                ):
-                    change = _parse_line(line)
-                    if change is None and spoke:
-                        raise CommandFailed(f"watch: {first_lines(line)}")
-                    if change is not None:  # what comes before is a shell's greeting
-                        spoke = True
-                        yield _key_of(change)
-                return
-            except CommandFailed:
-                if spoke or last:
-                    raise
-                self._send(sent)
 
     def directory(self) -> str:
         """The spool directory, absolute."""
@@ -109,39 +130,15 @@ class Shepherd:
                 self._sent += 1
 
 
-def _request(request: Mapping[str, Any]) -> bytes:
-    body = json.dumps(request).encode()
-    return b"%d\n" % len(body) + body
-
-
 def _parse(stdout: bytes) -> dict[str, Any] | None:
     """The answer is the last line; a shell's start-up files may have said something before."""
     line = stdout.rstrip().rpartition(b"\n")[2]
-    answer = _parse_line(line)
+    answer = parse(line)
     at = -1
     # Such a greeting may lack its newline.
     while answer is None and (at := line.find(b'{"', at + 1, _NOISE_BYTES)) >= 0:
-        answer = _parse_line(line[at:])
+        answer = parse(line[at:])
     return answer if answer is not None and "ok" in answer else None
-
-
-def _parse_line(line: bytes) -> dict[str, Any] | None:
-    try:
-        answer = json.loads(line, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _key_of(change: dict[str, Any]) -> str:
-    if change.get("ok", True) is not True:
-        raise CommandFailed(f"watch: {change.get('error')}")
-    key = change.get("key", "")
-    return key if isinstance(key, str) else ""
 
 
 def _may_lack_program(done: Completed) -> bool:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 # A node's answer is kept in memory: more than this is no answer but a fault.
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
-MAX_LINE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,75 @@ class CommandFailed(NodeError):
     """The node answered, but the command there failed."""
 
 
+class Hold:
+    """A hold on a program that is followed: write to it or let it go, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._write: Callable[[bytes], None] | None = None
+        self._end: Callable[[], None] | None = None
+        self._let_go = False
+
+    def take(self, write: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """Called by the transport when the program runs. `write` raises OSError if it cannot."""
+        with self._lock:
+            self._write, self._end = write, end
+        if self._let_go:
+            end()
+
+    def lose(self) -> None:
+        """Called by the transport when the program is no longer followed."""
+        with self._lock:
+            self._write = self._end = None
+
+    def write(self, data: bytes) -> None:
+        """All of it, or the program is let go. Raises ConnectionLost when it does not run."""
+        with self._lock:
+            if self._write is None:
+                raise ConnectionLost("The program does not run.")
+            try:
+                self._write(data)
+            except OSError as error:
+                self._let_go = True
+                if self._end:
+                    self._end()
+                raise ConnectionLost(f"The program takes no more input: {error}") from error
+
+    def let_go(self) -> None:
+        """End the program and its following, also one that has not begun."""
+        self._let_go = True
+        end = self._end
+        if end:
+            end()
+
+
+class Lines:
+    """Puts lines together from output as it comes in pieces."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> list[bytes]:
+        """The lines that this piece completes, without their newlines. Raises `CommandFailed` for
+        one of over `MAX_OUTPUT_BYTES`."""
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*self._pieces, whole[0]])
+            self._pieces, self._size = [], 0
+        self._pieces.append(rest)
+        self._size += len(rest)
+        if self._size > MAX_OUTPUT_BYTES:
+            raise CommandFailed(f"{self._place}: a line of over {MAX_OUTPUT_BYTES} bytes")
+        return whole
+
+    def rest(self) -> list[bytes]:
+        """The last line, if it has no newline."""
+        last = b"".join(self._pieces)
+        return [last] if last else []
+
+
 class Transport(Protocol):
     """A login on one node. Safe to use from several threads."""
 
@@ -102,13 +171,19 @@ class Transport(Protocol):
         """
 
     def follow(
-        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        silence_s: float = 30,
+        hold: Hold | None = None,
     ) -> Iterator[bytes]:
         """Yield a program's output lines as they come, without their newlines.
 
         `DeadlineExceeded` after a silence, `CommandFailed` when it ends with another code than 0
-        or a line is over `MAX_LINE_BYTES`. Closing the iterator ends the program, as `run` does
-        past its deadline; then it also finds its output closed.
+        or a line is over `MAX_OUTPUT_BYTES`. Closing the iterator ends the program, as `run` does
+        past its deadline; then it also finds its output closed. `hold` does both from elsewhere:
+        more input, and the end.
         """
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:

@@ -9,7 +9,7 @@ import os
 import select
 import time
 
-from . import keeper, state, tasks
+from . import keeper, processes, state, tasks
 from .beginning import Beginning
 from .spool import BadKey, Run, Spool, write_all
 
@@ -35,7 +35,7 @@ _DEFAULTS: "dict[str, Any]" = {
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Claim, prepare and start each run; wait a moment for word of each."""
-    _let_go_of_strangers()
+    processes.let_go_of_strangers()
     try:
         spool.prepare()
         presence = spool.announce_launcher()
@@ -90,16 +90,6 @@ def _refused(given: "dict[str, Any]", error: Exception) -> "dict[str, Any]":
     else:
         words = str(error)
     return {"key": given.get("key"), "accepted": False, "refused": True, "message": words}
-
-
-def _let_go_of_strangers() -> None:
-    """Close what we were handed beyond stdin, stdout and stderr: the guards would hold it open."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # The listing itself.
 
 
 def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":

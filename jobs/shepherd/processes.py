@@ -233,6 +233,16 @@ def _proportional_mib(pid: int, otherwise: float) -> float:
     return otherwise
 
 
+def let_go_of_strangers() -> None:
+    """Close what we were handed beyond stdin, stdout and stderr: a guard would hold it open."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # The listing itself.
+
+
 def home() -> str:
     """This account's home directory."""
     try:

@@ -17,3 +17,8 @@ DEFAULT: object = _raw.SIG_DFL
 IGNORE: object = _raw.SIG_IGN
 handle = _raw.signal
 set_wakeup_fd = _raw.set_wakeup_fd
+
+
+def end_me_after(seconds: float) -> None:
+    """Have the kernel end this process, but none that it forks, unless it is gone by then."""
+    _raw.alarm(max(1, int(seconds) + 1))

@@ -1,22 +1,14 @@
-"""Who wants to know at once. The verb `watch` prints a line for each change of a run, and the
-minders tell every watcher through a named pipe in `SPOOL/watch/`.
+"""Who wants to know at once: minders tell every watcher of each change of a run, through a named
+pipe in `SPOOL/watch/`.
 
 Named pipes rather than sockets: any path length, and no module to load for it.
 """
 
 import errno
 import os
-import select
-import time
 
-from . import wire
-from .spool import Spool, write_all
+from .spool import Spool
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-SIGN_OF_LIFE_S = 5.0
 AT_MOST_EVERY_S = 0.5
 
 
@@ -80,54 +72,28 @@ class Notifier:
             notify(self.spool, self.key)
 
 
-def _open_pipe(spool: Spool) -> "tuple[int, str]":
-    """A pipe that already has its reader when it appears under its name."""
-    name = _prefix() + str(os.getpid())
-    hidden = os.path.join(spool.watchers, "." + name)
-    path = os.path.join(spool.watchers, name)
-    _remove(hidden)
-    os.mkfifo(hidden, 0o600)
-    # Open for writing as well, so that it never reads as ended.
-    fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.rename(hidden, path)
-    return fd, path
+class Pipe:
+    """The pipe of one watcher. It already has its reader when it appears under its name."""
 
+    def __init__(self, spool: Spool) -> None:
+        name = _prefix() + str(os.getpid())
+        hidden = os.path.join(spool.watchers, "." + name)
+        self._path = os.path.join(spool.watchers, name)
+        _remove(hidden)
+        os.mkfifo(hidden, 0o600)
+        # Open for writing as well, so that it never reads as ended.
+        self.fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.rename(hidden, self._path)
 
-def _keys(pipe: int) -> "list[str]":
-    text = b""
-    while True:
-        try:
-            text += os.read(pipe, 65536)
-        except BlockingIOError:
-            return sorted({line.decode("ascii", "replace") for line in text.split()})
+    def changed(self) -> "list[str]":
+        """The keys of runs that have changed since the last time."""
+        text = b""
+        while True:
+            try:
+                text += os.read(self.fd, 65536)
+            except BlockingIOError:
+                return sorted({line.decode("ascii", "replace") for line in text.split()})
 
-
-def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
-    """Print `{"key": KEY}` for each change, and `{}` at once and every 5 s, until nobody reads."""
-    spool.prepare()
-    notify(spool, "")  # Removes the pipes of watchers that were killed.
-    pipe, path = _open_pipe(spool)
-    parent = os.getppid()
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    poll.register(1, 0)  # Errors and hang-ups are always told: our reader has gone.
-    lines = [b"{}\n"]
-    spoken_at = float("-inf")
-    try:
-        while os.getppid() == parent:
-            if lines:
-                write_all(1, b"".join(lines))
-                spoken_at = time.monotonic()
-            wait = max(0.0, spoken_at + SIGN_OF_LIFE_S - time.monotonic())
-            ready = [fd for fd, _ in poll.poll(wait * 1000 + 1)]
-            if 1 in ready:
-                break
-            keys = _keys(pipe) if ready else []
-            lines = [wire.dumps({"key": key}) + b"\n" for key in keys]
-            if not ready:
-                lines = [b"{}\n"]
-    except OSError:
-        pass  # Nobody reads any more.
-    finally:
-        _remove(path)
-    return {}
+    def remove(self) -> None:
+        """Nobody shall be told through it any more."""
+        _remove(self._path)

@@ -13,7 +13,7 @@ from jobs.nodes.ssh.keys import HostKey, load_key
 from jobs.nodes.ssh.pool import Pool
 from jobs.nodes.ssh.program import Program, command_line
 from jobs.nodes.ssh.wire import Deadline, SshAddress
-from jobs.nodes.transport import CommandFailed, Completed, check_path, first_lines
+from jobs.nodes.transport import CommandFailed, Completed, Hold, check_path, first_lines
 
 CONNECT_S = 10.0
 AUTH_S = 15.0
@@ -72,12 +72,18 @@ class SshTransport:
             return Program(channel, self.address.place).complete(command, stdin, timeout_s)
 
     def follow(
-        self, argv: Sequence[str], *, stdin: bytes = b"", silence_s: float = 30
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        silence_s: float = 30,
+        hold: Hold | None = None,
     ) -> Iterator[bytes]:
         """As in `Transport`."""
         command = command_line(argv)
         with self._pool.session(silence_s) as channel:
-            yield from Program(channel, self.address.place).lines(command, stdin, silence_s)
+            program = Program(channel, self.address.place)
+            yield from program.lines(command, stdin, silence_s, hold or Hold())
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
         """As in `Transport`; `path` is absolute."""

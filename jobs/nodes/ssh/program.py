@@ -17,12 +17,13 @@ import paramiko
 
 from jobs.nodes.ssh.wire import Deadline, Wire
 from jobs.nodes.transport import (
-    MAX_LINE_BYTES,
     MAX_OUTPUT_BYTES,
     CommandFailed,
     Completed,
     ConnectionLost,
     DeadlineExceeded,
+    Hold,
+    Lines,
     first_lines,
 )
 
@@ -84,6 +85,7 @@ class Program:
         self._place = place
         self._bell = _Bell()
         self._bytes = 0
+        self._is_let_go = False
         for stream in (channel.in_buffer, channel.in_stderr_buffer):
             stream.set_event(cast(threading.Event, self._bell))
 
@@ -104,37 +106,49 @@ class Program:
             self._terminate()
             raise
 
-    def lines(self, command: bytes, stdin: bytes, silence_s: float) -> Iterator[bytes]:
-        """Its output line by line, without the newlines; closing ends the program."""
+    def lines(self, command: bytes, stdin: bytes, silence_s: float, hold: Hold) -> Iterator[bytes]:
+        """Its output line by line, without the newlines; closing, or `hold`, ends the program."""
         deadline = Deadline(silence_s)
         self._start(command, deadline)
         self._send(stdin, deadline)
-        stdout, stderr = bytearray(), bytearray()
+        hold.take(self._write, self._let_go)
+        lines, stderr = Lines(self._place), bytearray()
         over = False
         try:
-            while not over:
+            while not over and not self._is_let_go:
                 self._bytes = 0
+                stdout = bytearray()
                 over = self._drain(stdout, stderr)
-                *whole, rest = stdout.split(b"\n")
-                stdout = rest
-                yield from map(bytes, whole)
-                if len(stdout) > MAX_LINE_BYTES:
-                    raise CommandFailed(f"{self._place}: a line of over {MAX_LINE_BYTES} bytes")
+                yield from lines.add(bytes(stdout))
                 del stderr[:-4096]
                 if not over and not self._bell.wait(silence_s):
                     raise DeadlineExceeded(
                         f"{self._place} said nothing for {silence_s:g} s: {_name(command)}"
                     )
-            if stdout:
-                yield bytes(stdout)
-            code = self._exit_code(Deadline(silence_s))
-            if code:
-                raise CommandFailed(
-                    f"{self._place}: {_name(command)} ended with {code}: {first_lines(stderr)}"
-                )
+            if over:
+                yield from lines.rest()
+                self._check_end(command, stderr, Deadline(silence_s))
         finally:
+            hold.lose()
             if not over:
                 self._terminate()
+
+    def _check_end(self, command: bytes, stderr: bytearray, deadline: Deadline) -> None:
+        code = self._exit_code(deadline)
+        if code:
+            raise CommandFailed(
+                f"{self._place}: {_name(command)} ended with {code}: {first_lines(stderr)}"
+            )
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._push(data)
+        except (EOFError, paramiko.SSHException) as error:
+            raise OSError(str(error)) from error
+
+    def _let_go(self) -> None:
+        self._is_let_go = True
+        self._bell.set()
 
     def _start(self, command: bytes, deadline: Deadline) -> None:
         channel = self._channel
@@ -160,12 +174,14 @@ class Program:
             threading.Thread(target=self._send_all, args=(stdin,), daemon=True).start()
 
     def _send_all(self, stdin: bytes) -> None:
-        view, at = memoryview(stdin), 0
-        try:
-            while at < len(view):
-                at += self._channel.send(bytes(view[at : at + _CHUNK]))
-        except (OSError, EOFError, paramiko.SSHException):
-            pass  # the program did not want it all, or the reader sees what happened
+        # It may not want it all; else the reader sees what happened.
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._push(stdin)
+
+    def _push(self, data: bytes) -> None:
+        view, at = memoryview(data), 0
+        while at < len(view):
+            at += self._channel.send(bytes(view[at : at + _CHUNK]))
 
     def _drain(self, stdout: bytearray, stderr: bytearray) -> bool:
         """Take what has come; True when no more will."""

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from jobs.nodes.memory import Call, MemoryTransport
 from jobs.nodes.transport import CommandFailed, Completed
@@ -56,6 +60,12 @@ while True:
     print('tick', flush=True)
     time.sleep(0.05)
 """
+ANSWERING = """
+import sys
+print('ready', flush=True)
+for line in sys.stdin:
+    print('got', line, end='', flush=True)
+"""
 ENDLESS_LINE = "import os\nwhile True: os.write(1, b'x' * 65536)"
 
 
@@ -97,6 +107,9 @@ def _follow(call: Call) -> Iterator[bytes | None]:
     source = call.argv[2]
     while source == TICK:
         yield b"tick\n"
+    if source == ANSWERING:
+        yield from _answering(call)
+        return
     while source == ENDLESS_LINE:
         yield b"x" * 65536
     if source == SLEEP:
@@ -106,3 +119,33 @@ def _follow(call: Call) -> Iterator[bytes | None]:
     yield done.stdout
     if done.exit_code:
         raise CommandFailed(f"ended with {done.exit_code}: {done.stderr.decode()}")
+
+
+def _answering(call: Call) -> Iterator[bytes]:
+    yield b"ready\n"
+    while not call.ended.is_set():
+        with contextlib.suppress(queue.Empty):
+            yield b"got " + call.more.get(timeout=0.05)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ended, waiting up to 10 s for it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def wait_for_pid(file: Path) -> int:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if file.exists() and file.read_text():
+            return int(file.read_text())
+        time.sleep(0.02)
+    raise AssertionError(f"{file} was not written")

@@ -5,67 +5,19 @@ from __future__ import annotations
 import ast
 import os
 import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from jobs.nodes.local import LocalTransport
-from jobs.nodes.ssh import SshTransport
-from jobs.nodes.transport import CommandFailed, DeadlineExceeded, Transport
+from jobs.nodes.transport import (
+    CommandFailed,
+    DeadlineExceeded,
+    Transport,
+)
 from tests.jobs.nodes import programs
-from tests.jobs.nodes.programs import python
-from tests.lab.sshd import Sshd
-
-
-@pytest.fixture(params=["ssh", "bastion", "local", "memory"])
-def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
-    made = make(request)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=["ssh", "bastion", "local"])
-def real(request: pytest.FixtureRequest) -> Iterator[Transport]:
-    """Those that have processes and a disk."""
-    made = make(request)
-    yield made
-    made.close()
-
-
-def make(request: pytest.FixtureRequest) -> Transport:
-    if request.param == "local":
-        return LocalTransport()
-    if request.param == "memory":
-        return programs.in_memory()
-    sshd: Sshd = request.getfixturevalue("sshd")
-    jump = (sshd.address(),) if request.param == "bastion" else ()
-    return SshTransport(sshd.address(jump=jump), sshd.client_key)
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ended, waiting up to 10 s for it."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def wait_for_pid(file: Path) -> int:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if file.exists() and file.read_text():
-            return int(file.read_text())
-        time.sleep(0.02)
-    raise AssertionError(f"{file} was not written")
+from tests.jobs.nodes.programs import gone, python, wait_for_pid
 
 
 def test_exit_code_and_both_outputs(transport: Transport) -> None:
@@ -154,49 +106,6 @@ def test_many_threads(transport: Transport) -> None:
 
     with ThreadPoolExecutor(50) as threads:
         assert list(threads.map(ask, range(100))) == [[str(n)] for n in range(100)]
-
-
-def test_follow_to_the_end(transport: Transport) -> None:
-    lines = list(transport.follow(python(programs.COUNT)))
-    assert lines == [b"line %d" % n for n in range(5)]
-
-
-def test_follow_with_input(transport: Transport) -> None:
-    data = b"".join(b"%d\n" % n for n in range(200_000))
-    lines = transport.follow(python(programs.ECHO), stdin=b"%d\n" % len(data) + data)
-    assert list(lines) == data.splitlines()
-
-
-def test_follow_a_program_that_fails(transport: Transport) -> None:
-    lines = transport.follow(python(programs.FAILING))
-    assert next(lines) == b"one"
-    with pytest.raises(CommandFailed, match="no such thing"):
-        next(lines)
-
-
-def test_follow_something_silent(transport: Transport) -> None:
-    with pytest.raises(DeadlineExceeded):
-        next(iter(transport.follow(python(programs.SLEEP), silence_s=0.5)))
-
-
-def test_a_line_without_end(transport: Transport) -> None:
-    with pytest.raises(CommandFailed, match="line"):
-        next(iter(transport.follow(python(programs.ENDLESS_LINE))))
-
-
-def test_closing_ends_what_was_followed(real: Transport, scratch: Path) -> None:
-    lines = real.follow(python(programs.TICK, str(scratch / "pid")))
-    assert next(lines) == b"tick"
-    lines.close()  # type: ignore[attr-defined]
-    assert gone(wait_for_pid(scratch / "pid"))
-
-
-def test_asking_while_following(transport: Transport) -> None:
-    lines = transport.follow(python(programs.TICK))
-    assert next(lines) == b"tick"
-    assert transport.run(python(programs.BOTH)).exit_code == 3
-    assert next(lines) == b"tick"
-    lines.close()  # type: ignore[attr-defined]
 
 
 def test_put(real: Transport, scratch: Path) -> None:

@@ -16,10 +16,10 @@ from tests.jobs.shepherd.node import Node, eventually, gate
 
 
 class Watcher:
-    """A `watch` call whose lines are collected by a thread."""
+    """A `serve` call whose lines are collected by a thread."""
 
     def __init__(self, node: Node) -> None:
-        self.process = node.start("watch", {})
+        self.process = node.start("serve", {})
         self.lines: queue.Queue[dict[str, str]] = queue.Queue()
         threading.Thread(target=self._collect, daemon=True).start()
         assert self.next() == {}
@@ -89,7 +89,7 @@ def test_every_watcher_hears_of_every_run(node: Node, watcher: Watcher) -> None:
 
 
 def test_it_leaves_when_its_reader_goes(node: Node) -> None:
-    process = node.start("watch", {})
+    process = node.start("serve", {})
     assert process.stdout is not None
     assert process.stdout.readline() == b"{}\n"
     process.stdout.close()
@@ -99,20 +99,25 @@ def test_it_leaves_when_its_reader_goes(node: Node) -> None:
 
 def test_it_leaves_when_the_one_that_called_it_is_killed(node: Node) -> None:
     reading, writing = os.pipe()
+    theirs, ours = os.pipe()
     shell = subprocess.Popen(
-        ["bash", "-c", '"$@" & echo $!; wait', "-", *node.argv("watch")],
-        stdin=subprocess.PIPE,
+        # A shell gives its background children no input of its own.
+        ["bash", "-c", f'"$@" <&{theirs} & echo $!; wait', "-", *node.argv("serve")],
+        pass_fds=[theirs],
         stdout=writing,
         bufsize=0,
     )
     os.close(writing)
-    # A shell gives its background children no input.
-    text = os.read(reading, 100)
+    os.write(ours, b"2\n{}")
+    text = b""
+    while not text.endswith(b"{}\n"):
+        text += os.read(reading, 100)
     shell.kill()
     shell.wait()
     pid = int(text.split()[0])
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the watcher leaves")
-    os.close(reading)
+    for fd in (reading, theirs, ours):
+        os.close(fd)
 
 
 def test_the_pipe_of_a_killed_watcher_is_removed(node: Node) -> None:
