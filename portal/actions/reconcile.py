@@ -16,7 +16,7 @@ from portal.actions import dispatch, logs
 from portal.models import Allocation, Job, Node
 
 Phase = Allocation.Phase
-BUSY_EVERY = timedelta(seconds=2)
+BUSY_EVERY = timedelta(seconds=5)
 IDLE_EVERY = timedelta(seconds=10)
 AWAY_EVERY = timedelta(seconds=15)
 """How often a node with work, without, and one that does not answer is looked at."""

@@ -54,6 +54,13 @@ def test_closing_ends_what_was_followed(real: Transport, scratch: Path) -> None:
     assert gone(wait_for_pid(scratch / "pid"))
 
 
+def test_closing_while_its_input_is_still_being_sent(real: Transport, scratch: Path) -> None:
+    lines = real.follow(python(programs.TICK, str(scratch / "pid")), stdin=b"x" * 8_000_000)
+    assert next(lines) == b"tick"
+    lines.close()  # type: ignore[attr-defined]
+    assert gone(wait_for_pid(scratch / "pid"))
+
+
 def test_writing_to_what_is_followed(transport: Transport) -> None:
     hold = Hold()
     with pytest.raises(ConnectionLost):
