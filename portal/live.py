@@ -45,6 +45,8 @@ class _News:
 
 def changed(*topics: str) -> None:
     """Tell open pages, once the present transaction has been committed."""
+    if not topics:
+        return
     if not transaction.get_connection().in_atomic_block:
         publish(*topics)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -22,9 +21,9 @@ from jobs.nodes.transport import (
 from portal import reach
 from portal.actions import nodes
 from portal.actions.clock import Clock
-from portal.actions.launches import launches_of
-from portal.actions.settle import settle, settle_all
-from portal.models import Allocation, Attempt, Job, Node
+from portal.actions.launches import READ, launches_of
+from portal.actions.settle import lock, settle, settle_locked
+from portal.models import Allocation, Attempt, Node, update_each
 
 Phase = Allocation.Phase
 RESEND_AFTER = timedelta(seconds=10)
@@ -51,7 +50,7 @@ def _send_launches(node: Node, now: datetime) -> None:
         return
     clock = Clock(now)
     try:
-        answers = reach.engine(node).launch(launches_of(claimed, now=now))
+        answers = reach.engine(node).launch(launches_of(claimed, node, now=now))
     except NEVER_REACHED as error:
         # Out of reach at once, or the next pass would choose it again, and again.
         nodes.missed(node=node, error=error, now=now, at_once=True)
@@ -85,9 +84,9 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
     with transaction.atomic():
         # Passing over what is locked, this never waits for a transaction that waits for it.
         claimed = list(
-            found.select_for_update(of=("self",), skip_locked=True).select_related(
-                "attempt__job__script", "attempt__job__owner", "node"
-            )[:MAX_BATCH]
+            found.select_for_update(of=("self",), skip_locked=True)
+            .select_related("attempt__job__owner")
+            .only(*READ)[:MAX_BATCH]
         )
         Allocation.objects.filter(pk__in=[part.pk for part in claimed]).update(
             phase=Phase.LAUNCHING, sent_at=now, tries=F("tries") + 1
@@ -98,27 +97,24 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
 def _withdraw(whys: dict[Allocation, str], now: datetime) -> None:
     """Nothing was started: give back, unless an earlier sending may still arrive."""
     with transaction.atomic():
-        _lock_jobs(whys)
-        for part, why in whys.items():
-            Allocation.objects.filter(pk=part.pk, phase=Phase.LAUNCHING, tries=1).update(
-                phase=Phase.VOID, ended_at=now, message=why
-            )
-        settle_all(attempts={part.attempt for part in whys}, now=now)
+        jobs = lock(part.attempt.job_id for part in whys)
+        update_each(
+            Allocation.objects.filter(phase=Phase.LAUNCHING, tries=1),
+            {
+                part.pk: {"phase": Phase.VOID, "ended_at": now, "message": why}
+                for part, why in whys.items()
+            },
+        )
+        settle_locked(jobs=jobs, now=now)
 
 
 def _apply(accepted: list[Allocation], now: datetime) -> None:
     with transaction.atomic():
-        _lock_jobs(accepted)
+        jobs = lock(part.attempt.job_id for part in accepted)
         Allocation.objects.filter(
             pk__in=[part.pk for part in accepted], phase=Phase.LAUNCHING
         ).update(phase=Phase.RUNNING)
-        settle_all(attempts={part.attempt for part in accepted}, now=now)
-
-
-def _lock_jobs(parts: Iterable[Allocation]) -> None:
-    """In one order everywhere, so that no two transactions wait for each other."""
-    ids = {part.attempt.job_id for part in parts}
-    list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
+        settle_locked(jobs=jobs, now=now)
 
 
 def _send_stops(node: Node, now: datetime) -> None:
@@ -126,17 +122,16 @@ def _send_stops(node: Node, now: datetime) -> None:
     running = Q(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
     # Given up as lost; should its node come back after all, it must not run on there.
     lost = Q(phase=Phase.ENDED, cause=Cause.LOST, stop_sent_at=None)
-    parts = list(
-        node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)[:MAX_BATCH]
-    )
-    if not parts:
+    wanted = node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)
+    keys = dict(wanted.order_by("pk").values_list("pk", "key")[:MAX_BATCH])
+    if not keys:
         return
     try:
-        reach.engine(node).stop([Stop(key=part.key) for part in parts])
+        reach.engine(node).stop([Stop(key=key) for key in keys.values()])
     except NodeError as error:
         nodes.missed(node=node, error=error, now=now)
         return
-    Allocation.objects.filter(pk__in=[part.pk for part in parts]).update(stop_sent_at=now)
+    Allocation.objects.filter(pk__in=list(keys)).update(stop_sent_at=now)
 
 
 def resettle(*, now: datetime) -> None:

@@ -9,8 +9,8 @@ from django.db import transaction
 from jobs.events import Cause
 from portal import hints
 from portal.actions import nodes, passes
-from portal.actions.settle import settle
-from portal.models import Allocation, Attempt, Event, Job, Node, User
+from portal.actions.settle import lock, settle_locked
+from portal.models import Allocation, Event, Node, User
 
 Phase = Allocation.Phase
 
@@ -33,7 +33,7 @@ def declare_off(*, node: Node, actor: User | None, now: datetime) -> list[int]:
     passes.wait()
     held = node.allocations.filter(attempt__ended_at=None)
     ids = sorted(held.values_list("attempt__job_id", flat=True))
-    list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
+    jobs = lock(ids)
     node.refresh_from_db(from_queryset=Node.objects.select_for_update())
     if node.health == Node.Health.UP:
         raise NodeAnswers(
@@ -49,7 +49,6 @@ def declare_off(*, node: Node, actor: User | None, now: datetime) -> list[int]:
         phase=Phase.ENDED, cause=Cause.LOST, message=word, ended_at=now,
         stop_wanted_at=now, stop_sent_at=None,
     )  # fmt: skip
-    for attempt in Attempt.objects.filter(job_id__in=ids, ended_at=None).order_by("job_id"):
-        settle(attempt=attempt, now=now)
+    settle_locked(jobs=jobs, now=now)
     hints.schedule()
     return ids

@@ -10,34 +10,57 @@ from jobs import environment
 from jobs.engines.contract import Launch
 from jobs.environment import NodePart
 from jobs.spec_json import from_dict
-from portal.models import Allocation, Job, Lease, Node
+from portal.models import Allocation, Job, Lease, Node, Script
+
+READ = (
+    "node", "rank", "key", "cpus", "attempt__number", "attempt__master_port",
+    "attempt__job__spec", "attempt__job__script", "attempt__job__walltime_s",
+    "attempt__job__submitted_at", "attempt__job__resume_from", "attempt__job__node_count",
+    "attempt__job__array_id", "attempt__job__array_index", "attempt__job__owner__username",
+)  # fmt: skip
+"""What must have been read of an allocation to make its launch."""
+READ_OF_OTHERS = (
+    "attempt", "rank", "cpus", "node__name", "node__transport", "node__host", "node__hostname",
+)  # fmt: skip
+"""And of the others of its gang."""
 
 
-def launches_of(parts: Sequence[Allocation], *, now: datetime) -> list[Launch]:
-    """One launch per allocation, in a constant number of queries.
-
-    `parts` come with `node` and `attempt.job` (with script and owner) loaded.
-    """
-    gangs: dict[int, list[Allocation]] = defaultdict(list)
-    attempts = {part.attempt_id for part in parts}
-    for part in (
-        Allocation.objects.filter(attempt__in=attempts)
-        .select_related("node")
-        .order_by("attempt", "rank")
-    ):
-        gangs[part.attempt_id].append(part)
+def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> list[Launch]:
+    """One launch per allocation, all on this node, in a constant number of queries."""
+    jobs = {part.attempt.job for part in parts}
+    gangs = _gangs(parts, node)
     held: dict[int, list[str]] = defaultdict(list)
     for allocation_id, uuid in (
-        Lease.objects.filter(allocation__attempt__in=attempts)
+        Lease.objects.filter(allocation__attempt__in=list(gangs))
         .order_by("gpu__index")
         .values_list("allocation_id", "gpu__uuid")
     ):
         held[allocation_id].append(uuid)
-    arrays = _indices({part.attempt.job.array_id for part in parts} - {None})
+    arrays = _indices({job.array_id for job in jobs} - {None})
+    # Read apart, as the thousand jobs of an array have one.
+    scripts = Script.objects.in_bulk({job.script_id for job in jobs})
+    for job in jobs:
+        job.script = scripts[job.script_id]
     return [
         _launch(part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()), now)
         for part in parts
     ]
+
+
+def _gangs(parts: Sequence[Allocation], node: Node) -> dict[int, list[Allocation]]:
+    """Each one's attempt's allocations, in rank order; most jobs have one node and so one."""
+    gangs: dict[int, list[Allocation]] = defaultdict(list)
+    many = []
+    for part in parts:
+        part.node = node
+        if part.attempt.job.node_count == 1:
+            gangs[part.attempt_id].append(part)
+        else:
+            many.append(part.attempt_id)
+    rest = Allocation.objects.filter(attempt__in=many).select_related("node")
+    for part in rest.only(*READ_OF_OTHERS).order_by("rank"):
+        gangs[part.attempt_id].append(part)
+    return gangs
 
 
 def _indices(array_ids: set[int | None]) -> dict[int | None, tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from typing import Any
 
 from django.db import DataError, transaction
 
@@ -12,13 +13,12 @@ from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, hints, live, reach
 from portal.actions import checkpoints, nodes
 from portal.actions.clock import Clock, Times
-from portal.actions.settle import settle_all
-from portal.models import Allocation, Gpu, Job, Node
+from portal.actions.settle import lock, settle_locked
+from portal.models import Allocation, Gpu, Node, update_each
 
 Open = Allocation.Phase
-SAMPLED = (
-    "sampled_at", "memory_used_mib", "utilization_pct", "temperature_c", "power_w", "processes"
-)  # fmt: skip
+READ = ("key", "node", "phase", "started_at", "log_bytes", "attempt__job")
+"""Of the allocations that are asked about."""
 LOST = "Its directory on the node is gone, so nobody saw how it ended."
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
     parts = {
         part.key: part
         for part in node.allocations.filter(phase__in=(Open.LAUNCHING, Open.RUNNING))
-        .select_related("attempt")
+        .select_related("attempt").only(*READ)
     }  # fmt: skip
     clock = Clock(now)
     try:
@@ -70,13 +70,13 @@ def _apply(
     node: Node, parts: dict[str, Allocation], seen: Observation, kept: set[str], now: datetime
 ) -> None:
     touched = [run for run in seen.runs if run.key in parts and _differs(parts[run.key], run)]
-    ids = {parts[run.key].attempt.job_id for run in touched}
-    list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
     times = Times(seen.at, now)
-    for run in touched:
-        _write(parts[run.key], run, run.key in kept, times)
-    checkpoints.note(parts, seen.checkpoints, times)
-    settle_all(attempts={parts[run.key].attempt for run in touched}, now=now)
+    if seen.checkpoints:
+        checkpoints.note(parts, seen.checkpoints, times)
+    if touched:
+        jobs = lock(parts[run.key].attempt.job_id for run in touched)
+        _write(parts, touched, kept, times)
+        settle_locked(jobs=jobs, now=now)
     whole = seen.system is not None
     nodes.answered(
         node=node, boot_id=seen.boot_id, problems=seen.problems if whole else None, now=now
@@ -96,46 +96,57 @@ def _differs(part: Allocation, run: RunObserved) -> bool:
     return run.phase is Phase.EXITED or (run.phase is Phase.ABSENT and part.phase == Open.RUNNING)
 
 
-def _write(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -> None:
-    still_open = Allocation.objects.filter(pk=part.pk, phase__in=(Open.LAUNCHING, Open.RUNNING))
+def _write(
+    parts: dict[str, Allocation], runs: list[RunObserved], kept: set[str], times: Times
+) -> None:
+    changes = {
+        parts[run.key].pk: _columns(parts[run.key], run, run.key in kept, times) for run in runs
+    }
+    # What ended while we looked has its last word already.
+    update_each(Allocation.objects.filter(phase__in=(Open.LAUNCHING, Open.RUNNING)), changes)
+    live.changed(*(f"log-{parts[run.key].attempt.job_id}" for run in runs))
+    for run in runs:
+        if run.phase is Phase.EXITED and run.key not in kept:
+            hints.keep_logs(parts[run.key].node_id)
+
+
+def _columns(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -> dict[str, Any]:
     # As first told: the node's clock may have been set since.
     started = part.started_at or times.ours(run.started_at)
     if run.phase is Phase.RUNNING:
-        still_open.update(phase=Open.RUNNING, started_at=started, log_bytes=run.log_bytes)
-        live.changed(f"log-{part.attempt.job_id}")
-        return
+        return {"phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes}
     absent = run.phase is Phase.ABSENT
     ended_at = times.ours(run.ended_at) or times.now
-    ended = still_open.update(
-        phase=Open.ENDED,
-        started_at=started,
-        ended_at=max(ended_at, started) if started else ended_at,
-        cause="lost" if absent or run.cause is None else run.cause,
-        exit_code=run.exit_code,
-        signal=run.signal,
-        message=LOST if absent else run.message,
-        log_bytes=part.log_bytes if absent else run.log_bytes,
-        log_kept=log_kept,
-    )
-    if ended:
-        live.changed(f"log-{part.attempt.job_id}")
-        if not log_kept and not absent:
-            hints.keep_logs(part.node_id)
+    return {
+        "phase": Open.ENDED,
+        "started_at": started,
+        "ended_at": max(ended_at, started) if started else ended_at,
+        "cause": "lost" if absent or run.cause is None else run.cause,
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+        "message": LOST if absent else run.message,
+        "log_bytes": part.log_bytes if absent else run.log_bytes,
+        "log_kept": log_kept,
+    }
 
 
 def _gpus(node: Node, samples: tuple[GpuSample, ...], now: datetime) -> None:
-    rows = {gpu.uuid: gpu for gpu in node.gpus.all()}
-    behind = []
-    for sample in samples:
-        gpu = rows.get(sample.uuid)
-        if gpu is None:
-            continue
-        gpu.sampled_at = now
-        gpu.memory_used_mib = sample.memory_used_mib
-        gpu.utilization_pct = sample.utilization_pct
-        gpu.temperature_c = sample.temperature_c
-        gpu.power_w = sample.power_w
-        gpu.processes = [
+    known = dict(node.gpus.values_list("uuid", "pk"))
+    update_each(
+        Gpu.objects.all(),
+        {known[sample.uuid]: _sampled(sample, now) for sample in samples if sample.uuid in known},
+    )
+    live.changed("nodes", f"node-{node.pk}")
+
+
+def _sampled(sample: GpuSample, now: datetime) -> dict[str, Any]:
+    return {
+        "sampled_at": now,
+        "memory_used_mib": sample.memory_used_mib,
+        "utilization_pct": sample.utilization_pct,
+        "temperature_c": sample.temperature_c,
+        "power_w": sample.power_w,
+        "processes": [
             {
                 "pid": process.pid,
                 "memory_mib": process.memory_mib,
@@ -144,10 +155,8 @@ def _gpus(node: Node, samples: tuple[GpuSample, ...], now: datetime) -> None:
                 "command": process.command,
             }
             for process in sample.processes
-        ]
-        behind.append(gpu)
-    Gpu.objects.bulk_update(behind, SAMPLED)
-    live.changed("nodes", f"node-{node.pk}")
+        ],
+    }
 
 
 def _system(node: Node, sample: SystemSample) -> None:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max
 
 from jobs.engines.contract import run_key
@@ -15,7 +15,7 @@ from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Explanation, Placement, Start
 from portal import hints, live
 from portal.actions import passes
-from portal.models import Allocation, Attempt, Gpu, Job, Lease, move_all
+from portal.models import Allocation, Attempt, Gpu, Job, Lease, Move, move_all, update_each
 from portal.queries import snapshot
 
 MAX_STARTS = 500
@@ -35,13 +35,10 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
         return 0
     decided = plan(snapshot.take(), now)
     starts = decided.starts[:MAX_STARTS]
-    jobs = Job.objects.in_bulk([*(start.job_id for start in starts), *decided.expired])
+    wanted = [*(start.job_id for start in starts), *decided.expired]
+    jobs = Job.objects.only("state", "spec").in_bulk(wanted)
     _start_all(starts, jobs, now)
-    for job_id in decided.expired:
-        jobs[job_id].move(
-            State.DEADLINE, now=now, reason=Reason.DEADLINE, ended_at=now,
-            detail="It could no longer end before its deadline.",
-        )  # fmt: skip
+    move_all([_expired(jobs[job_id], now) for job_id in decided.expired], now=now)
     if explain:
         _explain(decided.explanations)
     if len(starts) < len(decided.starts):
@@ -59,7 +56,7 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
         ).values_list("uuid", "pk")
     )
     placed = {start.job_id: start.placements for start in starts}
-    moved = move_all([jobs[pk] for pk in placed], State.CONFIGURING, now=now)
+    moved = move_all([Move(jobs[pk], State.CONFIGURING) for pk in placed], now=now)
     attempts = Attempt.objects.bulk_create(
         _attempt(job, numbers.get(job.pk, 0) + 1, now) for job in moved
     )
@@ -76,6 +73,11 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     )
     for node_id in {place.node_id for _, place in parts}:
         hints.dispatch(node_id)
+
+
+def _expired(job: Job, now: datetime) -> Move:
+    why = "It could no longer end before its deadline."
+    return Move(job, State.DEADLINE, Reason.DEADLINE, why, changes={"ended_at": now})
 
 
 def _attempt(job: Job, number: int, now: datetime) -> Attempt:
@@ -98,23 +100,18 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
 
 def _explain(explanations: dict[int, Explanation]) -> None:
     """Write down the reasons that are new; most stay as they were from pass to pass."""
-    behind = []
-    rows = Job.objects.filter(state=State.PENDING).values_list("pk", "reason", "detail")
-    for pk, reason, detail in rows:
+    behind = {}
+    waiting = Job.objects.filter(state=State.PENDING)
+    # In the order in which everybody locks jobs.
+    for pk, reason, detail in waiting.order_by("pk").values_list("pk", "reason", "detail"):
         found = explanations.get(pk)
         if found is None or (reason, detail) == (found.reason, found.detail):
             continue
         # Who held it, or what failed, was written down when it happened.
         if not (detail and reason == found.reason in HELD):
-            behind.append((str(found.reason), found.detail, pk, str(State.PENDING)))
+            behind[pk] = {"reason": found.reason, "detail": found.detail}
     if not behind:
         return
-    with connection.cursor() as cursor:
-        # One prepared statement for all: a CASE of a thousand arms takes long to put together.
-        # Still only what waits: who was cancelled meanwhile has its last word already.
-        cursor.executemany(
-            f"UPDATE {Job._meta.db_table} SET reason = %s, detail = %s "  # noqa: S608  # nosec B608
-            "WHERE id = %s AND state = %s",
-            behind,
-        )
-    live.changed("jobs", *(f"job-{pk}" for _, _, pk, _ in behind))
+    # Still only what waits: who was cancelled meanwhile has its last word already.
+    update_each(waiting, behind)
+    live.changed("jobs", *(f"job-{pk}" for pk in behind))

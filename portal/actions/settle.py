@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -12,15 +14,87 @@ from jobs.events import Cause
 from jobs.lifecycle import Reason, State
 from jobs.outcome import RunEnd, verdict
 from portal import hints
-from portal.models import Allocation, Attempt, Job, Lease, move_all
+from portal.models import Allocation, Attempt, Job, Lease, Move, move_all, update_each
 
 Phase = Allocation.Phase
 READ = (
-    "attempt_id", "rank", "phase", "started_at", "ended_at", "cause", "exit_code", "signal",
-    "message",
+    "state", "held", "started_at", "cancelled_at",
+    "cancelled_by__username", "cancelled_by__first_name", "cancelled_by__last_name",
 )  # fmt: skip
+"""Of a job and of who cancelled it."""
 MAX_LAUNCH_TRIES = 3
 """Attempts that never started anything before the job is held for somebody to look."""
+
+
+class Part(NamedTuple):
+    """What counts of an allocation, by the names of its columns."""
+
+    attempt_id: int
+    attempt__job_id: int
+    attempt__number: int
+    node__name: str
+    phase: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    cause: str
+    exit_code: int | None
+    signal: int | None
+    message: str
+
+    @property
+    def open(self) -> bool:
+        return self.phase in Allocation.OPEN
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything about the job, and is not only what we stopped or never sent."""
+        return self.phase == Phase.ENDED and self.cause != Cause.STOPPED
+
+    @property
+    def broken(self) -> bool:
+        return self.phase == Phase.VOID or (self.phase == Phase.ENDED and not self.end.well)
+
+    @property
+    def end(self) -> RunEnd:
+        return RunEnd(
+            node=self.node__name,
+            ended_at=self.ended_at.timestamp() if self.ended_at else 0.0,
+            cause=Cause(self.cause),
+            exit_code=self.exit_code,
+            signal=self.signal,
+            message=self.message,
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A locked job and the parts, by rank, of its attempt that has not ended."""
+
+    job: Job
+    parts: list[Part]
+
+    @property
+    def attempt_id(self) -> int:
+        return self.parts[0].attempt_id
+
+    @property
+    def over(self) -> bool:
+        return not any(part.open for part in self.parts)
+
+    @property
+    def broken(self) -> bool:
+        return any(part.broken for part in self.parts)
+
+    @property
+    def has_begun(self) -> bool:
+        """Every part of it runs or has ended well, and its job does not say so yet."""
+        return self.job.state == State.CONFIGURING and all(
+            part.phase in (Phase.RUNNING, Phase.ENDED) for part in self.parts
+        )
+
+    @property
+    def started_at(self) -> datetime | None:
+        return min((part.started_at for part in self.parts if part.started_at), default=None)
 
 
 def settle(*, attempt: Attempt, now: datetime) -> None:
@@ -28,148 +102,130 @@ def settle(*, attempt: Attempt, now: datetime) -> None:
     settle_all(attempts=[attempt], now=now)
 
 
-@transaction.atomic
 def settle_all(*, attempts: Iterable[Attempt], now: datetime) -> None:
     """Read these attempts' allocations and move their jobs accordingly; call after any change.
 
     May be repeated at any time: it only acts on what is still behind. A node tells of many jobs
-    at once, so the number of queries does not grow with those that only begin to run.
+    at once, so the number of queries does not grow with theirs.
     """
-    wanted = {attempt.pk for attempt in attempts}
-    jobs = (
-        Job.objects.select_for_update(of=("self",))
-        .select_related("cancelled_by")
-        .defer("spec")
-        .filter(attempts__in=wanted)
-        .order_by("pk")
-    )
+    with transaction.atomic(savepoint=False):
+        settle_locked(jobs=lock(attempt.job_id for attempt in attempts), now=now)
+
+
+def lock(job_ids: Iterable[int]) -> list[Job]:
+    """These jobs, locked: in one order everywhere, so that no two transactions wait for each
+    other."""
+    jobs = Job.objects.select_for_update(of=("self",)).select_related("cancelled_by")
+    return list(jobs.only(*READ).filter(pk__in=set(job_ids)).order_by("pk"))
+
+
+def settle_locked(*, jobs: Iterable[Job], now: datetime) -> None:
+    """`settle_all` for whoever has had to `lock` the jobs before."""
+    over, broken, begun = [], [], []
+    for case in _cases(jobs):
+        if case.over:
+            over.append(case)
+        elif case.job.cancelled_at or case.broken:
+            broken.append(case)
+        elif case.has_begun:
+            begun.append(case)
+    _close(over, now)
+    _wind_down(broken, now)
+    move_all([_running(case, now) for case in begun], now=now)
+
+
+def _cases(jobs: Iterable[Job]) -> list[Case]:
     active = {job.pk: job for job in jobs if job.active}
+    parts: dict[int, list[Part]] = defaultdict(list)
     # Whoever comes late with an earlier attempt must not touch what the present one holds.
-    still = Attempt.objects.filter(pk__in=wanted, ended_at=None, job__in=active)
-    parts: dict[int, list[Allocation]] = defaultdict(list)
-    rows = Allocation.objects.filter(attempt__in=wanted).select_related("node")
-    for part in rows.only(*READ, "node__name").order_by("rank"):
-        parts[part.attempt_id].append(part)
-    begun: dict[datetime, list[Job]] = defaultdict(list)
-    for attempt in still:
-        job = active[attempt.job_id]
-        if _has_begun(job, parts[attempt.pk]):
-            begun[_started(parts[attempt.pk]) or now].append(job)
-        else:
-            _settle(job, attempt, parts[attempt.pk], now)
-    for started_at, together in begun.items():
-        move_all(together, State.RUNNING, now=now, started_at=started_at)
+    rows = Allocation.objects.filter(attempt__job__in=list(active), attempt__ended_at=None)
+    for part in map(Part._make, rows.order_by("rank").values_list(*Part._fields)):
+        parts[part.attempt__job_id].append(part)
+    return [Case(active[job_id], found) for job_id, found in parts.items()]
 
 
-def _has_begun(job: Job, parts: list[Allocation]) -> bool:
-    """Every part of it runs or has ended well, and none of it knew so far."""
-    return (
-        job.state == State.CONFIGURING
-        and not job.cancelled_at
-        and any(part.phase in Allocation.OPEN for part in parts)
-        and all(part.phase in (Phase.RUNNING, Phase.ENDED) for part in parts)
-        and not any(_broken(part) for part in parts)
-    )
+def _running(case: Case, now: datetime) -> Move:
+    return Move(case.job, State.RUNNING, changes={"started_at": case.started_at or now})
 
 
-def _started(parts: list[Allocation]) -> datetime | None:
-    return min((part.started_at for part in parts if part.started_at), default=None)
-
-
-def _settle(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
-    if not any(part.phase in Allocation.OPEN for part in parts):
-        _close(job, attempt, parts, now)
-    elif job.cancelled_at or any(_broken(part) for part in parts):
-        _wind_down(job, attempt, now)
-
-
-def _counts(part: Allocation) -> bool:
-    """Whether it says anything about the job, and is not only what we stopped or never sent."""
-    return part.phase == Phase.ENDED and part.cause != Cause.STOPPED
-
-
-def _broken(part: Allocation) -> bool:
-    return part.phase == Phase.VOID or (part.phase == Phase.ENDED and not _end(part).well)
-
-
-def _wind_down(job: Job, attempt: Attempt, now: datetime) -> None:
+def _wind_down(cases: list[Case], now: datetime) -> None:
     """Stop what still runs. Nothing is given back before every process is known to be gone."""
-    # The database says what was sent by now: a worker may just have claimed a part.
-    attempt.allocations.filter(phase=Phase.PLANNED).update(phase=Phase.VOID, ended_at=now)
-    sent = attempt.allocations.filter(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
-    sent.filter(stop_wanted_at=None).update(stop_wanted_at=now)
-    left = list(sent.values_list("node_id", flat=True))
-    for node_id in left:
-        hints.dispatch(node_id)
-    if job.state != State.COMPLETING:
-        cancelled = bool(job.cancelled_at)
-        void = attempt.allocations.filter(phase=Phase.VOID).exclude(message="").first()
-        why = void.message if void else "A part of it ended badly."
-        job.move(
-            State.COMPLETING,
-            now=now,
-            reason=Reason.CANCELLED_BY_USER if cancelled else Reason.CLEANING,
-            detail=f"Cancelled by {job.cancelled_by}; its processes are being ended."
-            if cancelled
-            else f"{why} Its other parts are being ended.",
-        )
-    if not left:
-        settle(attempt=attempt, now=now)
-
-
-def _close(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
-    ended = [part for part in parts if part.phase == Phase.ENDED]
-    Lease.objects.filter(allocation__attempt=attempt, released_at=None).update(released_at=now)
-    hints.schedule()
-    # What has once run as a whole never runs again, whoever stopped it.
-    never_ran = job.started_at is None and not any(_counts(part) for part in parts)
-    if never_ran and not job.cancelled_at:
-        _give_back(job, attempt, parts, now)
+    if not cases:
         return
+    # The database says what was sent by now: a worker may just have claimed a part.
+    parts = Allocation.objects.filter(attempt__in=[case.attempt_id for case in cases])
+    parts.filter(phase=Phase.PLANNED).update(phase=Phase.VOID, ended_at=now)
+    sent = parts.filter(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
+    sent.filter(stop_wanted_at=None).update(stop_wanted_at=now)
+    left = list(sent.values_list("attempt_id", "node_id"))
+    for node_id in {node_id for _, node_id in left}:
+        hints.dispatch(node_id)
+    move_all([_completing(case) for case in cases if case.job.state != State.COMPLETING], now=now)
+    running = {attempt_id for attempt_id, _ in left}
+    if over := [case.job for case in cases if case.attempt_id not in running]:
+        settle_locked(jobs=over, now=now)
+
+
+def _completing(case: Case) -> Move:
+    if case.job.cancelled_at:
+        detail = f"Cancelled by {case.job.cancelled_by}; its processes are being ended."
+        return Move(case.job, State.COMPLETING, Reason.CANCELLED_BY_USER, detail)
+    void = (part.message for part in case.parts if part.phase == Phase.VOID and part.message)
+    why = next(void, "A part of it ended badly.")
+    detail = f"{why} Its other parts are being ended."
+    return Move(case.job, State.COMPLETING, Reason.CLEANING, detail)
+
+
+def _close(cases: list[Case], now: datetime) -> None:
+    if not cases:
+        return
+    ends = {case.attempt_id: _end(case, now) for case in cases}
+    held = Lease.objects.filter(allocation__attempt__in=list(ends), released_at=None)
+    held.update(released_at=now)
+    hints.schedule()
+    update_each(
+        Attempt.objects.filter(ended_at=None), {pk: ended for pk, (ended, _) in ends.items()}
+    )
+    move_all([move for _, move in ends.values()], now=now)
+
+
+def _end(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
+    """The attempt's last columns, and where its job goes."""
+    job, parts = case.job, case.parts
+    # What has once run as a whole never runs again, whoever stopped it.
+    never_ran = job.started_at is None and not any(part.counts for part in parts)
+    if never_ran and not job.cancelled_at:
+        return _give_back(case, now)
+    ended = [part for part in parts if part.phase == Phase.ENDED]
     found = verdict(
-        [_end(part) for part in ended],
+        [part.end for part in ended],
         cancelled_by=str(job.cancelled_by) if job.cancelled_at else None,
         unstarted=[part.message for part in parts if part.phase == Phase.VOID],
     )
     ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
-    _end_attempt(attempt, found.state, found.detail, ended_at)
-    first = _started(ended)
-    started = {"started_at": first} if first else {}
-    job.move(
-        found.state, now=now, reason=found.reason, detail=found.detail, actor=job.cancelled_by,
-        exit_code=found.exit_code, signal=found.signal, ended_at=ended_at, **started,
-    )  # fmt: skip
+    changes = {
+        "exit_code": found.exit_code,
+        "signal": found.signal,
+        "ended_at": ended_at,
+        "started_at": case.started_at or job.started_at,
+    }
+    move = Move(job, found.state, found.reason, found.detail, job.cancelled_by, changes)
+    return _attempt(found.state, found.detail, ended_at), move
 
 
-def _give_back(job: Job, attempt: Attempt, parts: list[Allocation], now: datetime) -> None:
+def _give_back(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
     """It could not start on all of its nodes: the job waits again, or is held after several."""
-    why = next((part.message for part in parts if part.message), "it could not be started")
-    _end_attempt(attempt, State.PENDING, why, now)
-    held = attempt.number % MAX_LAUNCH_TRIES == 0
-    job.move(
-        State.PENDING,
-        now=now,
-        reason=Reason.HELD_LAUNCH if held else Reason.RESOURCES,
-        detail=f"{attempt.number} attempts could not be started; the last: {why} "
-        "Release it once the node is well."
-        if held
-        else why,
-        held=held or job.held,
-    )
+    job, number = case.job, case.parts[0].attempt__number
+    why = next((part.message for part in case.parts if part.message), "it could not be started")
+    held = number % MAX_LAUNCH_TRIES == 0
+    reason, detail = Reason.RESOURCES, why
+    if held:
+        reason = Reason.HELD_LAUNCH
+        detail = f"{number} attempts could not be started; the last: {why} "
+        detail += "Release it once the node is well."
+    move = Move(job, State.PENDING, reason, detail, changes={"held": held or job.held})
+    return _attempt(State.PENDING, why, now), move
 
 
-def _end_attempt(attempt: Attempt, outcome: State, detail: str, at: datetime) -> None:
-    Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(
-        outcome=outcome, detail=detail, ended_at=at
-    )
-
-
-def _end(part: Allocation) -> RunEnd:
-    return RunEnd(
-        node=part.node.name,
-        ended_at=part.ended_at.timestamp() if part.ended_at else 0.0,
-        cause=Cause(part.cause),
-        exit_code=part.exit_code,
-        signal=part.signal,
-        message=part.message,
-    )
+def _attempt(outcome: State, detail: str, ended_at: datetime) -> dict[str, Any]:
+    return {"outcome": outcome, "detail": detail, "ended_at": ended_at}

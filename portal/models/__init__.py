@@ -2,9 +2,10 @@
 
 from portal.models.checkpoint import Checkpoint
 from portal.models.event import Event
-from portal.models.job import Allocation, Attempt, Job, Lease, Script, move_all
+from portal.models.job import Allocation, Attempt, Job, Lease, Move, Script, move_all
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
+from portal.models.rows import update_each
 
 __all__ = [
     "Allocation",
@@ -15,6 +16,7 @@ __all__ = [
     "Job",
     "Lease",
     "Membership",
+    "Move",
     "Node",
     "Partition",
     "Project",
@@ -22,4 +24,5 @@ __all__ = [
     "SignInLink",
     "User",
     "move_all",
+    "update_each",
 ]

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobs import lifecycle
 from jobs.lifecycle import Reason, State
 from portal import live
 from portal.models.event import Event
+from portal.models.rows import update_each
 
 
 class Script(models.Model):
@@ -125,51 +127,64 @@ class Job(models.Model):
     ) -> bool:
         """Change the state, with other columns in `changes`, and write its Event.
 
-        One conditional UPDATE: False, and nothing done, when the job is no longer in the state
-        this object was read in, since somebody else was quicker. Raises
-        `jobs.lifecycle.IllegalTransition` for a move the table does not have.
+        False, and nothing done, when the job is no longer in the state this object was read in,
+        since somebody else was quicker. Raises `jobs.lifecycle.IllegalTransition` for a move the
+        table does not have.
         """
-        old = State(self.state)
-        lifecycle.check(old, to)
-        changes |= {"state": to, "reason": reason, "detail": detail}
-        with transaction.atomic():
-            if not Job.objects.filter(pk=self.pk, state=old).update(**changes):
-                return False
-            Event.objects.create(
-                at=now, job=self, kind="state", old=old, new=to,
-                reason=reason, detail=detail, actor=actor,
-            )  # fmt: skip
-            live.changed("jobs", f"job-{self.pk}")
-        for name, value in changes.items():
-            setattr(self, name, value)
-        return True
+        move = Move(self, to, reason, detail, actor, changes)
+        with transaction.atomic(savepoint=False):
+            return bool(move_all([move], now=now))
 
 
-def move_all(
-    jobs: Iterable[Job], to: State, *, now: datetime, reason: Reason = Reason.NONE, **changes: Any
-) -> list[Job]:
-    """`Job.move` for many that change alike; those that were moved, in the order of their ids.
+@dataclass(frozen=True)
+class Move:
+    """What is to become of one job: the arguments of `Job.move`."""
 
-    They are all in one state, as read. Call it in a transaction: rows are locked, then changed by
-    one UPDATE and one INSERT, whatever their number.
+    job: Job
+    to: State
+    reason: Reason = Reason.NONE
+    detail: str = ""
+    actor: Any = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {
+            **self.changes, "state": self.to, "reason": self.reason, "detail": self.detail
+        }  # fmt: skip
+
+    def event(self, now: datetime) -> Event:
+        return Event(
+            at=now, job=self.job, kind="state", old=self.job.state, new=self.to,
+            reason=self.reason, detail=self.detail, actor=self.actor,
+        )  # fmt: skip
+
+
+def move_all(moves: Iterable[Move], *, now: datetime) -> list[Job]:
+    """`Job.move` for many jobs, each once; those that were moved, in the order of their ids.
+
+    Call it in a transaction: rows are locked, then written by as many statements for a thousand
+    as for one.
     """
-    read = {job.pk: job for job in jobs}
-    if not read:
+    wanted = {move.job.pk: move for move in moves}
+    for move in wanted.values():
+        lifecycle.check(State(move.job.state), move.to)
+    if not wanted:
         return []
-    (old,) = {State(job.state) for job in read.values()}
-    lifecycle.check(old, to)
-    still = Job.objects.select_for_update().filter(pk__in=read, state=old).order_by("pk")
-    moved = [read[pk] for pk in still.values_list("pk", flat=True)]
-    changes |= {"state": to, "reason": reason, "detail": ""}
-    Job.objects.filter(pk__in=[job.pk for job in moved]).update(**changes)
-    Event.objects.bulk_create(
-        Event(at=now, job=job, kind="state", old=old, new=to, reason=reason) for job in moved
-    )
-    for job in moved:
-        for name, value in changes.items():
-            setattr(job, name, value)
-    live.changed("jobs", *(f"job-{job.pk}" for job in moved))
-    return moved
+    locked = Job.objects.select_for_update().filter(pk__in=wanted).order_by("pk")
+    done = [
+        wanted[pk]
+        for pk, state in locked.values_list("pk", "state")
+        if state == wanted[pk].job.state
+    ]
+    update_each(Job.objects.all(), {move.job.pk: move.columns for move in done})
+    Event.objects.bulk_create(move.event(now) for move in done)
+    for move in done:
+        for name, value in move.columns.items():
+            setattr(move.job, name, value)
+    if done:
+        live.changed("jobs", *(f"job-{move.job.pk}" for move in done))
+    return [move.job for move in done]
 
 
 class Attempt(models.Model):
