@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from celery import Celery
+from celery.signals import task_postrun, worker_init
+from django.conf import settings
+from django.db import close_old_connections
 from kombu.transport.redis import Channel
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -13,6 +17,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 # On a lost connection Kombu would put back what was begun, over that same connection, and die of
 # it, and the worker with it. A hint need not be put back.
 Channel.do_restore = False
+
+CONNECTION_S = 60
+"""How long a worker's thread uses a connection to the database, when nothing goes wrong on it."""
 
 app = Celery("carrel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -34,8 +41,11 @@ app.conf.update(
         "socket_timeout": 30,
         "socket_connect_timeout": 1,
         "socket_keepalive": True,
-        "visibility_timeout": 3600,
+        # Kept in Redis until it is acknowledged, a hint costs more than it is worth.
+        "ack_emulation": False,
     },
+    # The fixup for Django would close the connection to the database before and after each task.
+    CELERY_DB_REUSE_MAX=sys.maxsize,
     beat_scheduler="portal.signs:Scheduler",
     beat_max_loop_interval=1,
     beat_schedule={
@@ -47,6 +57,19 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(["portal"])
+
+
+@worker_init.connect
+def _keep_connections(**_: Any) -> None:
+    """A worker's threads do one task after the other; elsewhere each request has its own thread.
+
+    Where there is a pool, a connection goes back to it after each task, and is tried before the
+    next.
+    """
+    database = settings.DATABASES["default"]
+    if "pool" not in database["OPTIONS"]:
+        database["CONN_MAX_AGE"] = CONNECTION_S
+    task_postrun.connect(close_old_connections)
 
 
 def hint(task: str, *arguments: Any, countdown: float | None = None) -> None:

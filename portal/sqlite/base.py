@@ -86,6 +86,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     _turn: _Turn | None = None
 
+    def is_usable(self) -> bool:
+        """Asked after an error: a new connection costs less than to find out."""
+        return False
+
     def _start_transaction_under_autocommit(self) -> None:
         self._take_turn()
         try:
