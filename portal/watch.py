@@ -91,18 +91,19 @@ class Watcher:
 
     def _follow(self, node: Node) -> None:
         """Until the node stops answering; each line is a key of a run that changed, or a sign."""
+        claim = Pace(per_s=1, burst=1)
         try:
             for key in reach.engine(node).watch():
                 if self._stop.is_set():
                     return
-                broker.extend(f"watch:{node.pk}", CLAIM_S)
+                if not claim.delay():
+                    broker.extend(f"watch:{node.pk}", CLAIM_S)
                 if key:
                     self._tell(node.pk)
         except NodeError as error:
             log.info("%s is no longer followed: %s", node.name, error.message)
         finally:
             broker.clear(f"watch:{node.pk}")
-            close_old_connections()
 
 
 _watcher = Watcher()
