@@ -18,6 +18,11 @@ def path(key: str) -> Path:
     return Path(settings.LOG_ARCHIVE) / f"{job // 1000:06d}" / f"{key}.log"
 
 
+def partial_path(key: str, writer: str) -> Path:
+    """Where one lies that is being brought: apart, as this directory is searched each time."""
+    return Path(settings.LOG_ARCHIVE) / "partial" / f"{key}.{writer}"
+
+
 def write(key: str, data: bytes) -> None:
     """Keep a whole small log."""
     with writer(key) as file:
@@ -29,10 +34,11 @@ class writer:
 
     def __init__(self, key: str) -> None:
         self._path = path(key)
-        self._partial = self._path.with_suffix(f".{secrets.token_hex(4)}.part")
+        self._partial = partial_path(key, secrets.token_hex(4))
 
     def __enter__(self) -> BinaryIO:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (self._path.parent, self._partial.parent):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = self._partial.open("wb")
         return self._file
 
@@ -40,7 +46,7 @@ class writer:
         self._file.close()
         if kind is None:
             self._partial.replace(self._path)
-            for left in self._path.parent.glob(f"{self._path.stem}.*.part"):
+            for left in self._partial.parent.glob(f"{self._path.stem}.*"):
                 # Of a worker that was killed at it.
                 left.unlink(missing_ok=True)
         else:

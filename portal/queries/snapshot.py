@@ -21,6 +21,10 @@ HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
 """Waiting jobs looked at in one pass, in order of submission and the held ones last: a pass is
 bounded."""
+READ = (
+    "submitted_at", "walltime_s", "held", "reason", "array_id", "owner", "name", "partition__name"
+)  # fmt: skip
+"""Of a waiting job, besides its specification."""
 LAST_ID = 2**63 - 1
 """The largest a database counts to."""
 
@@ -30,8 +34,8 @@ def take() -> Snapshot:
     pending = list(
         Job.objects.filter(state=State.PENDING)
         .order_by("held", "submitted_at", "id")
-        .defer("spec", "detail")
-        .select_related("partition")[:MAX_PENDING]
+        .select_related("partition")
+        .only(*READ)[:MAX_PENDING]
     )
     held = _held()
     return Snapshot(nodes=_nodes(held), pending=_pending(pending), running=_running(held))

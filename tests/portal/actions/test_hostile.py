@@ -104,7 +104,7 @@ def test_what_a_killed_worker_left_of_a_log_goes(lab: Lab) -> None:
     lab.end(job)
     part = Allocation.objects.get(attempt__job=job)
     assert not part.log_kept
-    left = archive.path(part.key).with_suffix(".dead.part")
+    left = archive.partial_path(part.key, "dead")
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"half")
     logs.keep(node_id=node.pk, now=timezone.now())
