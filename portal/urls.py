@@ -6,6 +6,7 @@ from django.urls import include, path
 urlpatterns = [
     path("", include("portal.views.overview")),
     path("", include("portal.views.queue")),
+    path("", include("portal.views.array")),
     path("", include("portal.views.submit")),
     path("", include("portal.views.job")),
     path("", include("portal.views.log")),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Count, Exists, Max, Min, OuterRef, QuerySet
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 
 from jobs import lifecycle
 from jobs.lifecycle import State
@@ -35,6 +35,29 @@ class Summary:
     @property
     def jobs(self) -> int:
         return sum(number for _, number in self.states)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What of an array a person can still cancel, hold and release."""
+
+    states: tuple[tuple[State, int], ...]
+    """How many of the jobs that cancelling ends are in which state, in `STATE_ORDER`."""
+    held: int
+    """How many of those that wait."""
+
+    @property
+    def jobs(self) -> int:
+        return sum(number for _, number in self.states)
+
+    @property
+    def waiting(self) -> int:
+        return sum(number for state, number in self.states if state in lifecycle.WAITING)
+
+    @property
+    def free(self) -> int:
+        """How many wait and are not held."""
+        return self.waiting - self.held
 
 
 def folded(jobs: QuerySet[Job], alike: QuerySet[Job], *, newest: bool) -> QuerySet[Job]:
@@ -82,6 +105,29 @@ def summaries(array_ids: Collection[int]) -> dict[int, Summary]:
 def one(array_id: int) -> Summary | None:
     """How this array stands; None when there is none of this id."""
     return summaries([array_id]).get(array_id)
+
+
+def head(array_id: int) -> Job | None:
+    """The array's first job, with its owner; None when there is no array of this id."""
+    return Job.objects.select_related("owner").filter(pk=array_id, array_id=array_id).first()
+
+
+def cancellable(array_id: int) -> QuerySet[Job]:
+    """Its jobs that have not ended and whose end nobody has asked for."""
+    unfinished = lifecycle.WAITING | lifecycle.ACTIVE
+    return Job.objects.filter(array_id=array_id, state__in=unfinished, cancelled_at=None)
+
+
+def left(array_id: int) -> Left:
+    """What cancelling, holding and releasing this array would concern."""
+    counted = cancellable(array_id).order_by().values_list("state").annotate(
+        jobs=Count("pk"), held_jobs=Count("pk", filter=Q(held=True))
+    )  # fmt: skip
+    found = {State(state): (jobs, held) for state, jobs, held in counted}
+    return Left(
+        states=tuple((state, found[state][0]) for state in STATE_ORDER if state in found),
+        held=sum(found[state][1] for state in lifecycle.WAITING if state in found),
+    )
 
 
 def _summary(array_id: int, parts: dict[State, _Part]) -> Summary:

@@ -230,9 +230,12 @@ def _by_age(wanted: Filter) -> list[str]:
     return ["ended_at", "id"] if wanted.state in ("ended", "failed") else ["submitted_at", "id"]
 
 
-def open_counts(*, user: User) -> dict[str, int]:
-    """How many jobs wait and how many run, of all and of mine."""
-    counts = Job.objects.filter(state__in=OPEN).aggregate(
+def open_counts(*, user: User, array: str = "") -> dict[str, int]:
+    """How many jobs wait and how many run, of all (or of this array) and of mine."""
+    jobs = Job.objects.filter(state__in=OPEN)
+    if array:
+        jobs = jobs.filter(array_id=int(array))
+    counts = jobs.aggregate(
         open=Count("pk"),
         waiting=Count("pk", filter=Q(state__in=lifecycle.WAITING)),
         active=Count("pk", filter=Q(state__in=lifecycle.ACTIVE)),

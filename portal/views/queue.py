@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path
@@ -40,9 +42,10 @@ def queue_page(request: PageRequest) -> HttpResponse:
         "filter": wanted,
         "rows": rows,
         "page": paginator.page(number),
-        "array": arrays.one(int(wanted.array)) if wanted.array else None,
-        "counts": queue.open_counts(user=request.user),
+        "counts": queue.open_counts(user=request.user, array=wanted.array),
     }
+    if wanted.array:
+        context |= _array(int(wanted.array))
     if request.htmx:
         return render(request, "queue/queue.html#list", context)
     context |= queue.choices() | {
@@ -50,6 +53,15 @@ def queue_page(request: PageRequest) -> HttpResponse:
         "sorts": SORT_CHOICES,
     }
     return render(request, "queue/queue.html", context)
+
+
+def _array(array_id: int) -> dict[str, Any]:
+    """How the array stands, whose it is, and what of it can be cancelled and held."""
+    return {
+        "array": arrays.one(array_id),
+        "head": arrays.head(array_id),
+        "left": arrays.left(array_id),
+    }
 
 
 urlpatterns = [path("queue/", queue_page, name="queue")]

@@ -86,6 +86,18 @@ def job(
     )  # fmt: skip
 
 
+def array(owner: User, project: Project, *states: State, **columns: object) -> list[Job]:
+    """Tasks 1 to the number of states."""
+    head = job(owner, project, state=states[0], array_index=1, **columns)
+    head.array_id = head.pk
+    head.save()
+    rest = [
+        job(owner, project, state=state, array_id=head.pk, array_index=index, **columns)
+        for index, state in enumerate(states[1:], 2)
+    ]
+    return [head, *rest]
+
+
 def run(job: Job, node: Node, *indices: int) -> Allocation:
     """Put the job on these GPUs of the node: an attempt, an allocation and open leases."""
     number = job.attempts.count() + 1

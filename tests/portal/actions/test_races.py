@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from jobs.lifecycle import State
-from portal.actions import cancel, dispatch, nodes, schedule
+from portal.actions import cancel, dispatch, hold, nodes, schedule
 from portal.models import Allocation, Attempt, Job, Node
 from tests.portal.actions.conftest import Lab
 
@@ -93,6 +93,40 @@ def test_a_job_cancelled_during_a_pass_keeps_its_last_word(
     assert lab.fresh(second).state == "CANCELLED"
     assert (second.reason, second.detail.split()[0]) == ("CancelledByUser", "Cancelled")
     assert lab.fresh(first).state == "CONFIGURING"
+
+
+def test_an_array_and_a_pass_do_not_wait_for_each_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass has locked the second task, which it starts, and goes on to explain the first."""
+    lab.node("n1", gpus=1)
+    head = lab.submit("true", array="1-3", gpus_per_node="1")
+    Job.objects.filter(pk=head.pk).update(held=True)
+    explain, others = schedule._explain, list[Other]()
+
+    def cancel_all() -> cancel.Cancelled:
+        return cancel.cancel_array(array_id=head.pk, actor=lab.owner, now=timezone.now())
+
+    def meet(*given: Any) -> None:
+        others.append(Other(cancel_all).until_it_waits())
+        explain(*given)
+
+    monkeypatch.setattr(schedule, "_explain", meet)
+    assert schedule.schedule(now=timezone.now()) == 1
+    assert others[0].outcome() == (2, 1)
+
+
+def test_what_a_pass_starts_is_not_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.node("n1", gpus=1)
+    head = lab.submit("true", array="1-3", gpus_per_node="1")
+    others = during_the_pass(
+        monkeypatch,
+        lambda: hold.hold_array(array_id=head.pk, actor=lab.owner, now=timezone.now()),
+    )
+    assert schedule.schedule(now=timezone.now()) == 1
+    assert others[0].outcome() == 2
+    found = Job.objects.order_by("pk").values_list("state", "held")
+    assert list(found) == [("CONFIGURING", False), ("PENDING", True), ("PENDING", True)]
 
 
 def test_a_node_is_not_removed_under_a_pass_that_uses_it(

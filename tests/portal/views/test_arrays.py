@@ -15,18 +15,6 @@ from tests.portal import cast
 MIXED = [State.FAILED, State.COMPLETED, State.RUNNING, State.RUNNING, State.PENDING]
 
 
-def array(owner: User, project: Project, *states: State, **columns: object) -> list[Job]:
-    """Tasks 1 to the number of states."""
-    head = cast.job(owner, project, state=states[0], array_index=1, **columns)
-    head.array_id = head.pk
-    head.save()
-    rest = [
-        cast.job(owner, project, state=state, array_id=head.pk, array_index=index, **columns)
-        for index, state in enumerate(states[1:], 2)
-    ]
-    return [head, *rest]
-
-
 def listed(client: Client, query: str = "") -> list[str]:
     """The rows as people would call them: `train[5]` for an array of five."""
     found = client.get(f"/queue/{query}").context["rows"]
@@ -40,7 +28,7 @@ def listed(client: Client, query: str = "") -> list[str]:
     "query", ["", "?state=all", "?state=active", "?state=ended", "?sort=name", "?q=tra", "?mine=1"]
 )
 def test_an_array_is_one_row(as_alice: Client, alice: User, project: Project, query: str) -> None:
-    array(alice, project, *MIXED)
+    cast.array(alice, project, *MIXED)
     assert listed(as_alice, query) == ["train[5]"]
 
 
@@ -50,12 +38,12 @@ def test_an_array_is_one_row(as_alice: Client, alice: User, project: Project, qu
 def test_the_only_task_that_fits_is_shown_itself(
     as_alice: Client, alice: User, project: Project, query: str, index: int
 ) -> None:
-    tasks = array(alice, project, *MIXED)
+    tasks = cast.array(alice, project, *MIXED)
     assert listed(as_alice, query) == [f"train {tasks[index - 1].label}"]
 
 
 def test_by_node_and_by_number(as_alice: Client, alice: User, project: Project, node: Node) -> None:
-    tasks = array(alice, project, *MIXED)
+    tasks = cast.array(alice, project, *MIXED)
     cast.run(tasks[2], node, 0)
     head = tasks[0].pk
     assert listed(as_alice, "?node=gpu-1") == [f"train {head}_3"]
@@ -67,7 +55,7 @@ def test_by_node_and_by_number(as_alice: Client, alice: User, project: Project, 
 def test_it_opens_to_its_tasks_in_their_order(
     as_alice: Client, alice: User, project: Project
 ) -> None:
-    head = array(alice, project, *MIXED)[0].pk
+    head = cast.array(alice, project, *MIXED)[0].pk
     opened = f"/queue/?array={head}&amp;state=all"
     assert f'class="title" href="{opened}"' in as_alice.get("/queue/").text
     tasks = [f"train {head}_{index}" for index in range(1, 6)]
@@ -80,7 +68,7 @@ def test_it_opens_to_its_tasks_in_their_order(
 def test_the_row_counts_the_whole_array_and_says_why_the_next_waits(
     as_alice: Client, alice: User, project: Project
 ) -> None:
-    tasks = array(alice, project, *MIXED, State.PENDING)
+    tasks = cast.array(alice, project, *MIXED, State.PENDING)
     Job.objects.filter(pk=tasks[4].pk).update(reason=Reason.PRIORITY, detail="Job 1 is ahead.")
     page = as_alice.get("/queue/", headers={"HX-Request": "true"}).text
     assert f"{tasks[0].pk}_[1-6]" in page
@@ -94,7 +82,7 @@ def test_pages_count_rows_as_they_are_shown(
     as_alice: Client, alice: User, project: Project
 ) -> None:
     for _ in range(26):
-        array(alice, project, State.PENDING, State.PENDING, State.PENDING)
+        cast.array(alice, project, State.PENDING, State.PENDING, State.PENDING)
         cast.job(alice, project, name="alone")
     first = as_alice.get("/queue/")
     assert len(first.context["rows"]) == 50
@@ -110,7 +98,7 @@ def test_a_long_list_is_counted_as_far_as_it_is_paged(
     monkeypatch.setattr(queue, "COUNTED", 9)
     monkeypatch.setattr(queue, "PAGE_SIZE", 2)
     for _ in range(5):
-        array(alice, project, State.COMPLETED, State.COMPLETED)
+        cast.array(alice, project, State.COMPLETED, State.COMPLETED)
     page = as_alice.get(f"/queue/?state=ended&page={number}")
     assert len(page.context["rows"]) == shown
     assert "of many" in page.text
@@ -118,7 +106,7 @@ def test_a_long_list_is_counted_as_far_as_it_is_paged(
 
 
 def test_the_overview_folds_too(as_alice: Client, alice: User, project: Project) -> None:
-    array(alice, project, *MIXED, State.COMPLETED)
+    cast.array(alice, project, *MIXED, State.COMPLETED)
     context = as_alice.get("/").context
     for name in ("open_jobs", "ended_jobs"):
         (row,) = context[name]
@@ -134,10 +122,10 @@ def test_the_number_of_queries_does_not_grow_with_arrays(
             as_alice.get(address)
         return len(seen)
 
-    cast.run(array(alice, project, *MIXED)[2], node, 0)
+    cast.run(cast.array(alice, project, *MIXED)[2], node, 0)
     before = queries()
     for index in range(1, 4):
-        cast.run(array(alice, project, *MIXED, *MIXED)[2], node, index)
+        cast.run(cast.array(alice, project, *MIXED, *MIXED)[2], node, index)
     assert queries() == before
 
 
@@ -146,7 +134,7 @@ def test_the_number_of_queries_does_not_grow_with_arrays(
 def test_an_arrays_next_task_is_found_by_index(
     as_alice: Client, alice: User, project: Project, query: str
 ) -> None:
-    array(alice, project, *MIXED)
+    cast.array(alice, project, *MIXED)
     with CaptureQueriesContext(connection) as seen:
         as_alice.get(f"/queue/{query}", headers={"HX-Request": "true"})
     listing = next(q["sql"] for q in seen if '"portal_job"."spec"' in q["sql"])

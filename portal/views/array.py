@@ -1,0 +1,92 @@
+"""What the buttons of an array do; its page is the list of its tasks (`portal.views.queue`)."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from jobs.scheduler.fit import count
+from portal.actions.cancel import Cancelled, cancel_array
+from portal.actions.hold import hold_array, release_array
+from portal.models import Job
+from portal.queries import arrays, rights
+from portal.views.requests import PageRequest
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cancel_page(request: PageRequest, array_id: int) -> HttpResponse:
+    """Ask for confirmation; end its tasks when it was given."""
+    head = _changeable(request, array_id)
+    if request.method != "POST":
+        context = {"head": head, "left": arrays.left(array_id)}
+        return render(request, "array/cancel.html", context)
+    done = cancel_array(array_id=array_id, actor=request.user, now=timezone.now())
+    if any(done):
+        messages.success(request, f"Array {array_id}: {_words(done)}.")
+    else:
+        ended = f"every task of array {array_id} has ended or ends"
+        messages.info(request, f"There was nothing to cancel: {ended}.")
+    return _opened(array_id)
+
+
+def _words(done: Cancelled) -> str:
+    waiting = f"cancelled {count(done.waiting, 'task')} that waited"
+    active = f"ending {count(done.active, 'task')} with a signal and time to save first"
+    told = zip((waiting, active), done, strict=True)
+    return " and ".join(words for words, number in told if number)
+
+
+@require_POST
+def hold(request: PageRequest, array_id: int) -> HttpResponse:
+    """Keep its waiting tasks from starting."""
+    _changeable(request, array_id)
+    if held := hold_array(array_id=array_id, actor=request.user, now=timezone.now()):
+        tasks = count(held, "waiting task")
+        messages.success(
+            request, f"Array {array_id}: held {tasks}. What is held does not start until released."
+        )
+    else:
+        messages.info(
+            request, f"Array {array_id} has no task to hold: none waits that is not held already."
+        )
+    return _opened(array_id)
+
+
+@require_POST
+def release(request: PageRequest, array_id: int) -> HttpResponse:
+    """Let its held tasks wait for their turn again."""
+    _changeable(request, array_id)
+    if released := release_array(array_id=array_id, actor=request.user, now=timezone.now()):
+        tasks = count(released, "held task")
+        messages.success(request, f"Array {array_id}: released {tasks} to wait for a turn again.")
+    else:
+        messages.info(request, f"Array {array_id} has no held task.")
+    return _opened(array_id)
+
+
+def _changeable(request: PageRequest, array_id: int) -> Job:
+    """Its first job; all of an array's jobs are of one owner."""
+    head = arrays.head(array_id)
+    if head is None:
+        raise Http404(f"There is no array {array_id}.")
+    if not rights.may_act_on_job(request.user, head):
+        raise PermissionDenied(
+            f"Array {array_id} belongs to {head.owner}; only they and administrators change it."
+        )
+    return head
+
+
+def _opened(array_id: int) -> HttpResponse:
+    return redirect(f"{reverse('queue')}?array={array_id}&state=all")
+
+
+urlpatterns = [
+    path("arrays/<int:array_id>/cancel/", cancel_page, name="cancel-array"),
+    path("arrays/<int:array_id>/hold/", hold, name="hold-array"),
+    path("arrays/<int:array_id>/release/", release, name="release-array"),
+]
