@@ -28,7 +28,8 @@ app.conf.update(
     include=["portal.watch"],
     task_ignore_result=True,
     task_acks_late=False,
-    worker_prefetch_multiplier=1,
+    # As many as there are: at a limit Kombu's loop sleeps up to a second though threads are free.
+    worker_prefetch_multiplier=0,
     # Would end tasks that are acknowledged late. None is; unset, Celery warns of it in six lines.
     worker_cancel_long_running_tasks_on_connection_loss=True,
     worker_hijack_root_logger=False,

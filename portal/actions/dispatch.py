@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 def dispatch(*, node_id: int, now: datetime) -> None:
     """Launch and stop on one node: claim, act outside any transaction, apply."""
-    node = Node.objects.filter(pk=node_id).first()
+    node = Node.objects.to_ask(node_id)
     if node is None:
         return
     _send_stops(node, now)

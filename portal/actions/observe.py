@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = False) -> None:
     """Look at one node and write down what is new. A node that does not answer changes nothing
     about its jobs."""
-    node = Node.objects.filter(pk=node_id).first()
+    node = Node.objects.to_ask(node_id)
     if node is None:
         return
     parts = {

@@ -29,6 +29,7 @@ MAX_LAUNCH_TRIES = 3
 class Part(NamedTuple):
     """What counts of an allocation, by the names of its columns."""
 
+    pk: int
     attempt_id: int
     attempt__job_id: int
     attempt__number: int
@@ -180,8 +181,8 @@ def _close(cases: list[Case], now: datetime) -> None:
     if not cases:
         return
     ends = {case.attempt_id: _end(case, now) for case in cases}
-    held = Lease.objects.filter(allocation__attempt__in=list(ends), released_at=None)
-    held.update(released_at=now)
+    parts = [part.pk for case in cases for part in case.parts]
+    Lease.objects.filter(allocation__in=parts, released_at=None).update(released_at=now)
     hints.schedule()
     update_each(
         Attempt.objects.filter(ended_at=None), {pk: ended for pk, (ended, _) in ends.items()}

@@ -31,11 +31,22 @@ class Partition(models.Model):
         return self.name
 
 
+ASKED = (
+    "name", "transport", "host", "port", "login", "host_key", "jump", "spool", "checkpoint_root",
+    "hostname", "health", "health_since", "boot_id", "probed_at",
+)  # fmt: skip
+"""How to reach a node, and what its answer is compared with."""
+
+
 class PresentNodes(models.Manager["Node"]):
     """Nodes that were not removed."""
 
     def get_queryset(self) -> models.QuerySet[Node]:
         return super().get_queryset().filter(removed_at=None)
+
+    def to_ask(self, pk: int) -> Node | None:
+        """The node, if it is still there, with what is read of it in each look and dispatch."""
+        return self.filter(pk=pk).only(*ASKED).first()
 
 
 class Node(models.Model):

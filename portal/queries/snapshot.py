@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db.models import F, Q
 
@@ -21,22 +22,43 @@ HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
 """Waiting jobs looked at in one pass, in order of submission and the held ones last: a pass is
 bounded."""
-READ = (
-    "submitted_at", "walltime_s", "held", "reason", "array_id", "owner", "name", "partition__name"
+OF_NODE = (
+    "name", "cpus", "memory_mib", "features", "partition__name",
+    "drained", "drain_reason", "health", "probed_at",
 )  # fmt: skip
-"""Of a waiting job, besides its specification."""
 LAST_ID = 2**63 - 1
 """The largest a database counts to."""
 
 
+class Waiting(NamedTuple):
+    """A waiting job, less its specification, by the names of its columns."""
+
+    pk: int
+    owner_id: int
+    name: str
+    partition__name: str
+    submitted_at: datetime
+    walltime_s: int
+    held: bool
+    reason: str
+    array_id: int | None
+
+
+class Held(NamedTuple):
+    """What is allocated now, by the names of its columns."""
+
+    node_id: int
+    cpus: int
+    memory_mib: int
+    exclusive: bool
+    attempt__job_id: int
+    attempt__started_at: datetime
+
+
 def take() -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
-    pending = list(
-        Job.objects.filter(state=State.PENDING)
-        .order_by("held", "submitted_at", "id")
-        .select_related("partition")
-        .only(*READ)[:MAX_PENDING]
-    )
+    waiting = Job.objects.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
+    pending = [Waiting(*row) for row in waiting.values_list(*Waiting._fields)[:MAX_PENDING]]
     held = _held()
     return Snapshot(nodes=_nodes(held), pending=_pending(pending), running=_running(held))
 
@@ -47,12 +69,15 @@ def asked(row: Job, spec: JobSpec) -> tuple[Pending, ...]:
     `row` is not saved; the ids come after those of all jobs there are.
     """
     tasks = len(spec.array.indices) if spec.array else 1
-    row.pk = LAST_ID - tasks
-    earlier = _earlier_singletons([row], {row.pk: spec})
-    first = _waiting(row, spec, _states([spec]), earlier.get(row.pk, ()))
+    waits = Waiting(
+        LAST_ID - tasks, row.owner_id, row.name, row.partition.name, row.submitted_at,
+        row.walltime_s, row.held, row.reason, row.array_id,
+    )  # fmt: skip
+    earlier = _earlier_singletons([waits], {waits.pk: spec})
+    first = _waiting(waits, spec, _states([spec]), earlier.get(waits.pk, ()))
     if spec.array:
         first = replace(first, array_id=first.id)
-    return tuple(replace(first, id=row.pk + number) for number in range(tasks))
+    return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
 
 
 def empty_nodes() -> tuple[Node, ...]:
@@ -60,15 +85,14 @@ def empty_nodes() -> tuple[Node, ...]:
     return _nodes([])
 
 
-def _held() -> list[Allocation]:
-    """What is allocated now, in the order of the nodes."""
-    parts = Allocation.objects.filter(attempt__ended_at=None).select_related("attempt")
-    wanted = ("node_id", "cpus", "memory_mib", "exclusive", "attempt__job_id")
-    return list(parts.only(*wanted, "attempt__started_at").order_by("node_id"))
+def _held() -> list[Held]:
+    """In the order of the nodes."""
+    parts = Allocation.objects.filter(attempt__ended_at=None).order_by("node_id")
+    return [Held(*row) for row in parts.values_list(*Held._fields)]
 
 
-def _nodes(held: list[Allocation]) -> tuple[Node, ...]:
-    on: dict[int, list[Allocation]] = defaultdict(list)
+def _nodes(held: list[Held]) -> tuple[Node, ...]:
+    on: dict[int, list[Held]] = defaultdict(list)
     for part in held:
         on[part.node_id].append(part)
     holders = (
@@ -86,11 +110,11 @@ def _nodes(held: list[Allocation]) -> tuple[Node, ...]:
         "pk", "node_id", "uuid", "index", "model", "memory_mib"
     ):
         gpus[node_id].append(Gpu(uuid, index, model, memory_mib, holders.get(pk)))
-    rows = models.Node.objects.select_related("partition").defer("topology", "notes")
+    rows = models.Node.objects.select_related("partition").only(*OF_NODE)
     return tuple(_node(row, tuple(gpus[row.pk]), on[row.pk]) for row in rows)
 
 
-def _node(row: models.Node, gpus: tuple[Gpu, ...], held: list[Allocation]) -> Node:
+def _node(row: models.Node, gpus: tuple[Gpu, ...], held: list[Held]) -> Node:
     return Node(
         id=row.pk,
         name=row.name,
@@ -102,33 +126,35 @@ def _node(row: models.Node, gpus: tuple[Gpu, ...], held: list[Allocation]) -> No
         gpus=gpus,
         features=tuple(row.features),
         unavailable=row.unavailable,
-        jobs=tuple(sorted(part.attempt.job_id for part in held)),
+        jobs=tuple(sorted(part.attempt__job_id for part in held)),
         exclusive=any(part.exclusive for part in held),
     )
 
 
-def _running(held: list[Allocation]) -> tuple[Running, ...]:
+def _running(held: list[Held]) -> tuple[Running, ...]:
     jobs = Job.objects.filter(state__in=lifecycle.ACTIVE)
-    places: dict[int, list[Allocation]] = defaultdict(list)
+    places: dict[int, list[Held]] = defaultdict(list)
     for part in held:
-        places[part.attempt.job_id].append(part)
+        places[part.attempt__job_id].append(part)
     return tuple(
         Running(
-            id=job.pk,
+            id=pk,
             # One that is about to start has its walltime still before it.
-            ends_by=(job.started_at or places[job.pk][0].attempt.started_at)
-            + timedelta(seconds=job.walltime_s),
-            node_ids=tuple(part.node_id for part in places[job.pk]),
-            array_id=job.array_id,
-            cpus_per_node=max(part.cpus for part in places[job.pk]),
-            memory_mib_per_node=max(part.memory_mib for part in places[job.pk]),
+            ends_by=(started_at or places[pk][0].attempt__started_at)
+            + timedelta(seconds=walltime_s),
+            node_ids=tuple(part.node_id for part in places[pk]),
+            array_id=array_id,
+            cpus_per_node=max(part.cpus for part in places[pk]),
+            memory_mib_per_node=max(part.memory_mib for part in places[pk]),
         )
-        for job in jobs.only("started_at", "walltime_s", "array_id")
-        if job.pk in places
+        for pk, started_at, walltime_s, array_id in jobs.values_list(
+            "pk", "started_at", "walltime_s", "array_id"
+        )
+        if pk in places
     )
 
 
-def _pending(rows: list[Job]) -> tuple[Pending, ...]:
+def _pending(rows: list[Waiting]) -> tuple[Pending, ...]:
     specs = _requests([row.pk for row in rows])
     states = _states(specs.values())
     earlier = _earlier_singletons(rows, specs)
@@ -155,7 +181,7 @@ def _requests(ids: list[int]) -> dict[int, JobSpec]:
 
 
 def _waiting(
-    row: Job, spec: JobSpec, states: dict[int, list[str]], singles: tuple[int, ...]
+    row: Waiting, spec: JobSpec, states: dict[int, list[str]], singles: tuple[int, ...]
 ) -> Pending:
     judged = [(wait, _judge(wait, states, singles)) for wait in spec.dependencies]
     open_ids = {
@@ -169,7 +195,7 @@ def _waiting(
         submitted_at=row.submitted_at,
         resources=spec.resources,
         walltime_s=row.walltime_s,
-        partition=row.partition.name,
+        partition=row.partition__name,
         held=row.held,
         hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
         begin_at=spec.begin_at,
@@ -217,7 +243,9 @@ def _states(specs: Iterable[JobSpec]) -> dict[int, list[str]]:
     return found
 
 
-def _earlier_singletons(rows: list[Job], specs: dict[int, JobSpec]) -> dict[int, tuple[int, ...]]:
+def _earlier_singletons(
+    rows: list[Waiting], specs: dict[int, JobSpec]
+) -> dict[int, tuple[int, ...]]:
     """For each `singleton` job the owner's earlier unfinished jobs of the same name."""
     single = [
         row
