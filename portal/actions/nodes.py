@@ -139,7 +139,8 @@ def probe_if_due(*, node_id: int, now: datetime) -> bool:
 
 @transaction.atomic
 def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> None:
-    Node.objects.filter(pk=node.pk).update(
+    # Else one that has just been added is probed twice, by its author's process and a worker.
+    first = Node.objects.filter(pk=node.pk, probed_at=node.probed_at).update(
         hostname=facts.hostname,
         os=facts.os,
         python=facts.python,
@@ -156,6 +157,8 @@ def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> N
         problem="",
         missed=0,
     )
+    if not first:
+        return
     taken = _on_other_nodes(node, facts)
     for gpu in facts.gpus:
         if gpu.uuid not in taken:

@@ -14,12 +14,13 @@ from django.utils import timezone
 
 from jobs.engines.ssh import ShepherdEngine
 from jobs.events import CheckpointSeen, Observation
-from portal.actions import cancel, checkpoints, observe
+from portal.actions import cancel, checkpoints, nodes, observe
 from portal.actions.clock import Times
-from portal.models import Allocation, Checkpoint, Job, Lease, Node
+from portal.models import Allocation, Checkpoint, Event, Job, Lease, Node
 from tests.portal import cast
 from tests.portal.actions.conftest import Lab
 
+PROBE = nodes.ask
 LOOK = ShepherdEngine.observe
 NOW = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
@@ -139,3 +140,21 @@ def test_many_checkpoints_take_few_queries(
     with django_assert_max_num_queries(8):
         note(part, *(saved(part, f"{step}.pt", step=step) for step in range(400)))
     assert Checkpoint.objects.filter(job=Job.objects.get()).count() == 400
+
+
+def test_a_probe_that_another_one_overtook_changes_nothing(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = lab.node("n1")
+    Node.objects.update(probed_at=None)
+
+    def slow(*given: Any) -> Any:
+        monkeypatch.setattr(nodes, "ask", PROBE)
+        assert nodes.probe_if_due(node_id=node.pk, now=timezone.now())
+        Node.objects.update(cpus=99)
+        return PROBE(*given)
+
+    monkeypatch.setattr(nodes, "ask", slow)
+    assert nodes.probe_if_due(node_id=node.pk, now=timezone.now())
+    assert Node.objects.get().cpus == 99
+    assert Event.objects.filter(node=node, kind="probed").count() == 1
