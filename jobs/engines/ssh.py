@@ -37,7 +37,6 @@ class ShepherdEngine:
 
     def __init__(self, transport: Transport, spool: str) -> None:
         """`spool` is where the shepherd keeps its runs: absolute, or `~/…`."""
-        self._transport = transport
         self._shepherd = Shepherd(transport, spool)
 
     def launch(self, launches: Sequence[Launch]) -> list[Launched]:
@@ -88,7 +87,7 @@ class ShepherdEngine:
 
     def close(self) -> None:
         """As in `Engine`."""
-        self._transport.close()
+        self._shepherd.close()
 
     def _ask(self, kind: type[T], verb: str, request: dict[str, Any], timeout_s: float) -> T:
         answer = self._shepherd.ask(verb, request, timeout_s=timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import select
 import selectors
 import signal
 import subprocess
@@ -93,7 +94,7 @@ class LocalTransport:
             try:
                 threading.Thread(target=_feed_all, args=(process, stdin), daemon=True).start()
                 hold.take(partial(_write_more, process), partial(_terminate, process))
-                yield from _lines(process, silence_s, argv[0])
+                yield from _lines(process, silence_s, argv[0], hold)
                 if process.wait(silence_s):
                     stderr.seek(0)
                     said = first_lines(stderr.read(2000))
@@ -101,8 +102,9 @@ class LocalTransport:
                         f"{PLACE}: {argv[0]} ended with {process.returncode}: {said}"
                     )
             finally:
-                hold.lose()
+                # Ended first: somebody may be waiting for it to take what he writes.
                 _end(process)
+                hold.lose()
 
     def put(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
         """As in `Transport`."""
@@ -211,9 +213,15 @@ def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
         view = view[os.write(process.stdin.fileno(), view) :]
 
 
-def _write_more(process: subprocess.Popen[bytes], data: bytes) -> None:
+def _write_more(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> None:
+    assert process.stdin
+    until, view = time.monotonic() + timeout_s, memoryview(data)
     try:
-        _write_all(process, data)
+        while view:
+            if not select.select([], [process.stdin], [], max(0.0, until - time.monotonic()))[1]:
+                raise TimeoutError("it takes no more input")
+            # What is ready takes this much without waiting.
+            view = view[os.write(process.stdin.fileno(), view[: select.PIPE_BUF]) :]
     except ValueError as error:
         raise BrokenPipeError("its input is closed") from error
 
@@ -233,7 +241,9 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
         raise TimeoutError from error
 
 
-def _lines(process: subprocess.Popen[bytes], silence_s: float, name: str) -> Iterator[bytes]:
+def _lines(
+    process: subprocess.Popen[bytes], silence_s: float, name: str, hold: Hold
+) -> Iterator[bytes]:
     assert process.stdout
     lines = Lines(PLACE)
     with selectors.DefaultSelector() as selector:
@@ -242,6 +252,7 @@ def _lines(process: subprocess.Popen[bytes], silence_s: float, name: str) -> Ite
             if not selector.select(silence_s):
                 raise DeadlineExceeded(f"{PLACE} said nothing for {silence_s:g} s: {name}")
             data = os.read(process.stdout.fileno(), _CHUNK)
+            hold.heard()
             yield from lines.add(data)
             if not data:
                 break

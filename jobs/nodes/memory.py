@@ -96,10 +96,10 @@ class MemoryTransport:
     ) -> Iterator[bytes]:
         """As in `Transport`; a program of `programs` is followed from its whole output."""
         call, hold = self._call(argv, stdin), hold or Hold()
-        hold.take(call.more.put, call.ended.set)
+        hold.take(lambda data, _: call.more.put(data), call.ended.set)
         try:
             source = self.sources.get(argv[0], self._output)
-            yield from _lines(source(call), silence_s, argv[0])
+            yield from _lines(source(call), silence_s, argv[0], hold)
         finally:
             hold.lose()
             call.ended.set()
@@ -149,10 +149,13 @@ def _perform(program: Program, call: Call, outcome: list[Completed | BaseExcepti
         outcome.append(error)
 
 
-def _lines(pieces: Iterator[bytes | None], silence_s: float, name: str) -> Iterator[bytes]:
+def _lines(
+    pieces: Iterator[bytes | None], silence_s: float, name: str, hold: Hold
+) -> Iterator[bytes]:
     lines = Lines(PLACE)
     for piece in pieces:
         if piece is None:
             raise DeadlineExceeded(f"{PLACE} said nothing for {silence_s:g} s: {name}")
+        hold.heard()
         yield from lines.add(piece)
     yield from lines.rest()

@@ -13,19 +13,21 @@ from typing import Any
 from jobs.nodes.transport import (
     CommandFailed,
     Completed,
+    ConnectionLost,
     NoPython,
     Transport,
     first_lines,
 )
-from jobs.nodes.warm import Warm, frame, parse
+from jobs.nodes.warm import NOISE_BYTES, Warm, frame, parse
 from jobs.shepherd import FILENAME, PROGRAM
 
+LOOKS = ("observe", "read", "probe")
+"""Verbs that change nothing: asked anew when an answer was lost."""
 LEAST_S = 1.0
 """Left for a call that is made anew, however long the first took."""
 STAYS_AT_LEAST_S = 60.0
 
 _HOME = "printf '\\nCARREL_HOME=%s=\\n' \"$HOME\""
-_NOISE_BYTES = 64 * 1024
 
 
 class Shepherd:
@@ -44,16 +46,23 @@ class Shepherd:
         self._sending = threading.Lock()
         self._sent = 0
         self._warm: Warm | None = None
+        self._closed = False
 
     def ask(self, verb: str, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """One verb's answer, `ok` taken out. Raises a `NodeError`: `NoPython`, `CommandFailed`
         with the shepherd's own words or with the beginning of whatever came, or the transport's.
         """
         until = time.monotonic() + timeout_s
-        warm = self._warm
-        answer = warm.ask(verb, request, timeout_s=timeout_s) if warm else None
+        answer, warm = None, self._warm
+        if warm is not None:
+            try:
+                answer = warm.ask(verb, request, timeout_s=timeout_s)
+            except ConnectionLost:
+                # Whoever asks for a change has to know that it may have been made: an error of a
+                # second try would say nothing about the first.
+                if verb not in LOOKS:
+                    raise
         if answer is None:
-            # Every verb may be repeated, should that one have arrived after all.
             answer = self._ask_anew(verb, request, max(until - time.monotonic(), LEAST_S))
         if answer.pop("ok", None) is not True:
             raise CommandFailed(f"{verb}: {answer.get('error') or 'no reason was given'}")
@@ -64,12 +73,14 @@ class Shepherd:
 
         While this is being iterated, a shepherd stays on the node and answers what is asked.
         """
-        has_sent = False
+        has_sent = self._closed = False
         while True:
             sent, began = self._sent, time.monotonic()
             warm = Warm(self.transport, self._argv("serve"))
             try:
                 for key in warm.changes():
+                    if self._closed:
+                        return
                     self._warm = warm
                     yield key
                 if not warm.spoke:
@@ -85,8 +96,15 @@ class Shepherd:
                     self._warm = None
                 warm.close()
             # It leaves now and then to make room for a new one; not every moment.
-            if time.monotonic() - began < STAYS_AT_LEAST_S:
+            if self._closed or time.monotonic() - began < STAYS_AT_LEAST_S:
                 return
+
+    def close(self) -> None:
+        """Let go of the one that stays, and of the connection. A later call opens a new one."""
+        self._closed = True
+        if warm := self._warm:
+            warm.close()
+        self.transport.close()
 
     def _ask_anew(self, verb: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """By a program that is started for this alone."""
@@ -136,7 +154,7 @@ def _parse(stdout: bytes) -> dict[str, Any] | None:
     answer = parse(line)
     at = -1
     # Such a greeting may lack its newline.
-    while answer is None and (at := line.find(b'{"', at + 1, _NOISE_BYTES)) >= 0:
+    while answer is None and (at := line.find(b'{"', at + 1, NOISE_BYTES)) >= 0:
         answer = parse(line[at:])
     return answer if answer is not None and "ok" in answer else None
 

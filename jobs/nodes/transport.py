@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -94,34 +95,43 @@ class Hold:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._write: Callable[[bytes], None] | None = None
+        self._write: Callable[[bytes, float], None] | None = None
         self._end: Callable[[], None] | None = None
         self._let_go = False
+        self.heard_at = 0.0
+        """When it last said anything, be it a part of a line (`time.monotonic`)."""
 
-    def take(self, write: Callable[[bytes], None], end: Callable[[], None]) -> None:
-        """Called by the transport when the program runs. `write` raises OSError if it cannot."""
-        with self._lock:
-            self._write, self._end = write, end
+    def heard(self) -> None:
+        """Called by the transport when there is output."""
+        self.heard_at = time.monotonic()
+
+    def take(self, write: Callable[[bytes, float], None], end: Callable[[], None]) -> None:
+        """Called by the transport when the program runs. `write` takes a limit in seconds, and
+        raises OSError if it cannot."""
+        self._write, self._end = write, end
         if self._let_go:
             end()
 
     def lose(self) -> None:
         """Called by the transport when the program is no longer followed."""
-        with self._lock:
-            self._write = self._end = None
+        self._write = self._end = None
 
-    def write(self, data: bytes) -> None:
-        """All of it, or the program is let go. Raises ConnectionLost when it does not run."""
-        with self._lock:
-            if self._write is None:
-                raise ConnectionLost("The program does not run.")
-            try:
-                self._write(data)
-            except OSError as error:
-                self._let_go = True
-                if self._end:
-                    self._end()
-                raise ConnectionLost(f"The program takes no more input: {error}") from error
+    def write(self, data: bytes, *, timeout_s: float) -> bool:
+        """Whether all of it was written. If only a part of it was, the program is let go."""
+        until = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            return False
+        try:
+            write = self._write
+            if write is None:
+                return False
+            write(data, max(until - time.monotonic(), 0.0))
+            return True
+        except OSError:
+            self.let_go()
+            return False
+        finally:
+            self._lock.release()
 
     def let_go(self) -> None:
         """End the program and its following, also one that has not begun."""

@@ -29,6 +29,8 @@ SILENCE_S = 16.0
 """It gives a sign of life every 5 s: three missed ones are a silence."""
 SUSPECT_S = 3.5
 """While it has something to answer it gives one every second."""
+NOISE_BYTES = 64 * 1024
+"""What a shell's start-up files may say before an answer."""
 MAX_REQUEST_BYTES = 1 << 20
 """What is longer goes its own way, or it would hold up the others."""
 
@@ -52,12 +54,13 @@ class Warm:
         self._lock = threading.Lock()
         self._over = False
         self._error: NodeError | None = None
-        self._heard_at = 0.0
+        self._spoke = False
+        self._noise = 0
 
     @property
     def spoke(self) -> bool:
         """It has given its first sign of life."""
-        return self._heard_at > 0
+        return self._spoke
 
     def changes(self) -> Iterator[str]:
         """Start it, and yield the key of each run that changes, "" as a sign of life.
@@ -73,28 +76,27 @@ class Warm:
     def ask(
         self, verb: str, request: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any] | None:
-        """The verb's answer with its `ok`; None if it cannot be had here: ask anew.
+        """The verb's answer with its `ok`; None if it was not asked, and certainly not carried out.
 
-        Raises DeadlineExceeded when the node is well but has no answer in time.
+        Once it was asked it may have been carried out: raises ConnectionLost when the answer was
+        lost, DeadlineExceeded when the node is well but has none in time.
         """
         number, asked = next(self._numbers), _Asked()
         text = frame({"id": number, "verb": verb, "request": request, "within_s": timeout_s})
-        if len(text) > MAX_REQUEST_BYTES:
-            return None
+        until = time.monotonic() + timeout_s
         with self._lock:
-            if self._over or not self.spoke:
+            if self._over or not self.spoke or len(text) > MAX_REQUEST_BYTES:
                 return None
             self._asked[number] = asked
         try:
-            self._hold.write(text)
-            if not self._wait(asked, time.monotonic() + timeout_s):
+            if not self._hold.write(text, timeout_s=min(timeout_s, SUSPECT_S)):
+                return None
+            if not self._wait(asked, until):
                 raise DeadlineExceeded(f"{verb}: no answer within {timeout_s:g} s.")
-        except ConnectionLost:
-            return None
         finally:
             with self._lock:
                 self._asked.pop(number, None)
-        return asked.answer
+        return _checked(verb, asked.answer)
 
     def close(self) -> None:
         """End it; whoever waits for an answer is told that there is none."""
@@ -104,7 +106,7 @@ class Warm:
         """Whether it was answered, or is over. Raises ConnectionLost at a suspicious silence."""
         asked_at = time.monotonic()
         while (now := time.monotonic()) < deadline:
-            patience = max(self._heard_at, asked_at) + SUSPECT_S - now
+            patience = max(self._hold.heard_at, asked_at) + SUSPECT_S - now
             if patience <= 0:
                 self.close()
                 raise ConnectionLost("The shepherd fell silent.")
@@ -126,10 +128,12 @@ class Warm:
     def _hear(self, line: bytes) -> None:
         said = parse(line)
         if said is None:
-            if self.spoke:
+            # A shell's greeting may come first, but no more than that.
+            self._noise += len(line)
+            if self.spoke or self._noise > NOISE_BYTES:
                 raise CommandFailed(f"serve: {first_lines(line)}")
-            return  # A shell's greeting.
-        self._heard_at = time.monotonic()
+            return
+        self._spoke = True
         if "id" in said:
             self._answer(said)
         elif said.get("ok", True) is not True:
@@ -153,6 +157,16 @@ class Warm:
         for asked in left:
             asked.answered.set()
         self._changes.put(None)
+
+
+def _checked(verb: str, answer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An answer that the verb gave; None when it was not begun. Raises ConnectionLost."""
+    if answer is None:
+        raise ConnectionLost(f"{verb}: its answer was lost.")
+    begun = answer.pop("begun", None)
+    if begun is True:
+        raise ConnectionLost(f"{verb}: {answer.get('error')}")
+    return None if begun is False else answer
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

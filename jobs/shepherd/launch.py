@@ -64,7 +64,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     os.close(tell)
     for index, started_at in _heard(hear).items():
         answers[index]["started_at"] = started_at
-    os.unlink(presence)
+    spool.leave(presence)
     for index, run in asked.items():
         if answers[index]["started_at"] is None:
             _tell_known(run, answers[index])

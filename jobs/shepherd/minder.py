@@ -184,6 +184,9 @@ class Minder:
         stop = self.run.read("stop.json")
         if stop is not None:
             self._end("stopped", "asked to stop", stop["signal"], stop["grace_s"])
+        words = (self.run.link("stop") or "").split()
+        if len(words) == 2:
+            self._end("stopped", "asked to stop", int(words[0]), float(words[1]))
 
     def _keep_limits(self, now: float) -> None:
         if self.limits.warning_is_due(now):
@@ -220,9 +223,21 @@ class Minder:
             self.run.note("closing", why)
         self.witness.look(processes.descendants(os.getpid()))
         self.witness.active = True
-        for group in self.groups:
+        for group in self._present():
             if processes.send_group(group, number):
                 processes.send_group(group, signals.SIGCONT)
+
+    def _present(self) -> "set[int]":
+        """The tasks' process groups that hold a process of ours: the number of one that is empty
+        may be another's by now."""
+        if not self.adopts:  # Those whose parent is gone are no longer below us.
+            return {group for group in self.groups if processes.send_group(group, 0)}
+        found = set()
+        for pid in processes.descendants(os.getpid()):
+            entry = processes.stat(pid)
+            if entry is not None and not entry.is_dead:
+                found.add(entry.group)
+        return found.intersection(self.groups)
 
     def _look_around(self, now: float) -> None:
         """Notice new checkpoints; see who closes what he wrote before he dies."""
@@ -254,7 +269,7 @@ class Minder:
         if self.ending is None:
             return True
         # A shell dies of the signal at once; the program it ran may still be saving its work.
-        return not any(processes.send_group(group, 0) for group in self.groups)
+        return not self._present()
 
     def _wait(self, now: float) -> None:
         moments = [self.limits.next_due(), self._look_at_checkpoints, self._settled_at]

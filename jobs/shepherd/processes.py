@@ -21,13 +21,14 @@ that two spool directories on one machine never share."""
 class Stat:
     """The part of /proc/PID/stat that we need."""
 
-    __slots__ = ("flags", "pid", "ppid", "start", "state")
+    __slots__ = ("flags", "group", "pid", "ppid", "start", "state")
 
     def __init__(self, pid: int, text: bytes) -> None:
         fields = text[text.rindex(b")") + 2 :].split(None, 20)
         self.pid = pid
         self.state = fields[0]
         self.ppid = int(fields[1])
+        self.group = int(fields[2])
         self.flags = int(fields[6])
         self.start = int(fields[19])
 

@@ -30,6 +30,8 @@ SIGN_OF_LIFE_S = 5.0
 BUSY_SIGN_S = 1.0
 """While somebody waits for an answer, he must not take us for dead."""
 MAX_AT_ONCE = 16
+ALSO_HERE = ("stop",)
+"""Answered by ourselves when no process can be started: of the job that made too many, say."""
 STAYS_S = 3600.0
 """Then a new one takes over, with the account's groups and limits as they are by then."""
 
@@ -49,13 +51,19 @@ class Answering:
         if data and data[-1:] != b"\n":
             return None
         if self.text[-1:] != b"\n":
-            return refusal(self.id, "the process that was to answer was killed, or took too long")
-        return b'{"id": %d, ' % self.id + self.text[1:]
+            words = "the process that was to answer was killed, or took too long"
+            return refusal(self.id, words, begun=True)
+        return line(self.id, self.text)
 
 
-def refusal(number: int, words: str) -> bytes:
-    """The line that tells why there is no answer."""
-    return wire.dumps({"id": number, "ok": False, "error": words}) + b"\n"
+def line(number: int, answer: bytes) -> bytes:
+    """An answer, with the id of its request."""
+    return b'{"id": %d, ' % number + answer[1:]
+
+
+def refusal(number: int, words: str, begun: bool = False) -> bytes:
+    """The line that tells why there is no answer, and whether something may have been done."""
+    return wire.dumps({"id": number, "ok": False, "begun": begun, "error": words}) + b"\n"
 
 
 class Server:
@@ -121,6 +129,8 @@ class Server:
         except OSError as error:
             os.close(hear)
             os.close(tell)
+            if asked["verb"] in ALSO_HERE:
+                return line(asked["id"], wire.dumps(self._found(asked)) + b"\n")
             return refusal(asked["id"], "cannot start a process: %s" % error.strerror)
         if pid == 0:
             try:
@@ -134,12 +144,16 @@ class Server:
 
     def _answer(self, asked: "dict[str, Any]", tell: int) -> None:
         """In a process of our own: as a call that was started for this alone. Never returns."""
+        os.setsid()  # Whoever ends us leaves it alone: half a launch is worse than a late one.
         signals.end_me_after(asked["within_s"])
         os.dup2(self.null, 0)
         os.dup2(tell, 1)
         processes.let_go_of_strangers()
+        main.give(self._found(asked))
+
+    def _found(self, asked: "dict[str, Any]") -> "dict[str, Any]":
         verb = VERBS.get(asked["verb"], main.no_such_verb)
-        main.give(main.answer(verb, self.spool, asked["request"]))
+        return main.answer(verb, self.spool, asked["request"])
 
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+LONGEST_MESSAGE = 4000
+"""Characters about how a run ended; the job may have written more over it."""
+
+
 class BadKey(ValueError):
     """Not a name that a run can have."""
 
@@ -116,10 +120,17 @@ class Spool:
         """Say that this process is launching; the path to remove when it is done."""
         for name in os.listdir(self.launchers):
             if self.is_of_this_boot(name) and not self.alive(name):
-                os.unlink(os.path.join(self.launchers, name))  # It was killed.
+                self.leave(os.path.join(self.launchers, name))  # It was killed.
         path = os.path.join(self.launchers, self.identity(os.getpid()))
         os.symlink("launch", path)
         return path
+
+    def leave(self, presence: str) -> None:
+        """That launch is over, as somebody else may just be saying, too."""
+        try:
+            os.unlink(presence)
+        except FileNotFoundError:
+            pass
 
     def is_launching(self) -> bool:
         """Whether any launch is under way on this machine."""
@@ -160,9 +171,12 @@ class Run:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             write_all(fd, wire.dumps(value))
+            os.rename(temporary, self.path(name))
+        except OSError:
+            os.unlink(temporary)
+            raise
         finally:
             os.close(fd)
-        os.rename(temporary, self.path(name))
 
     def link(self, name: str) -> "str | None":
         """What a link holds; None when it is not there."""
@@ -200,7 +214,7 @@ class Run:
         alone knows how it ended; else all who come later reach the same conclusion."""
         end: "dict[str, Any]" = {
             "cause": cause,
-            "message": message,
+            "message": message[:LONGEST_MESSAGE],
             "exit_code": None,
             "signal": None,
             "ended_at": time.time(),

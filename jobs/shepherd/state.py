@@ -8,7 +8,7 @@ import os
 import time
 
 from . import processes, signals
-from .spool import Run
+from .spool import LONGEST_MESSAGE, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def _end(run: Run) -> "dict[str, Any] | None":
         and end.get("cause") in CAUSES
         and isinstance(end.get("message"), str)
         and _is_number(end.get("ended_at"), _LATEST)
-        and (end.get("exit_code") is None or _is_number(end["exit_code"], 256))
-        and (end.get("signal") is None or _is_number(end["signal"], signals.MOST))
+        and len(end["message"]) <= LONGEST_MESSAGE
+        and (end.get("exit_code") is None or _is_whole(end["exit_code"], 256))
+        and (end.get("signal") is None or _is_whole(end["signal"], signals.MOST))
     )
     return end if good else None
 
@@ -103,6 +104,10 @@ def _started(run: Run) -> "dict[str, Any] | None":
 
 def _is_number(value: "Any", most: float) -> bool:
     return type(value) in (int, float) and 0 <= value < most
+
+
+def _is_whole(value: "Any", most: int) -> bool:
+    return type(value) is int and 0 <= value < most
 
 
 def _running(run: Run, guards: "list[int]", minder: int) -> Look:

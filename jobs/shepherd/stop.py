@@ -21,7 +21,11 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     for stop in request["stops"]:
         run = spool.run(stop["key"])
         number, grace_s = int(stop.get("signal", 15)), float(stop.get("grace_s", 30))
-        answers.append({"key": run.key, "phase": _stop(run, number, grace_s)})
+        try:
+            phase = _stop(run, number, grace_s)
+        except OSError:
+            phase = "unknown"  # The others are stopped all the same.
+        answers.append({"key": run.key, "phase": phase})
     return {"stopped": answers}
 
 
@@ -41,7 +45,11 @@ def _stop(run: Run, number: int, grace_s: float) -> str:
     seen = state.look(run)
     if seen.phase == "running":
         # Written before we look for the minder again: it reads this when it has begun.
-        run.write("stop.json", {"signal": number, "grace_s": grace_s})
+        try:
+            run.write("stop.json", {"signal": number, "grace_s": grace_s})
+        except OSError:
+            # The disk is full, perhaps by this very run: a link needs no room on it.
+            run.note("stop", "%d %r" % (number, grace_s))
         seen = state.look(run)
         if seen.minder is not None:
             processes.send(seen.minder, signals.SIGUSR1)

@@ -12,6 +12,7 @@ from jobs.events import Cause
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, live, reach
 from portal.actions import nodes
+from portal.actions.observe import NO_DIRECTORY
 from portal.models import Allocation, Node
 from portal.queries.logs import MAX_RANGE
 
@@ -35,7 +36,9 @@ def homeless(now: datetime) -> QuerySet[Allocation]:
             phase=Allocation.Phase.ENDED, log_kept=False, node__health=Node.Health.UP,
             node__removed_at=None, ended_at__gt=now - FETCHED_WITHIN,
         )
-        .exclude(cause=Cause.LOST)
+        # Of a machine that was declared off, and of a directory that is gone, there is none.
+        .exclude(cause=Cause.LOST, stop_wanted_at__isnull=False)
+        .exclude(message=NO_DIRECTORY)
         .order_by("-ended_at", "-pk")
     )  # fmt: skip
 

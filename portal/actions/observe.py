@@ -19,7 +19,7 @@ from portal.models import Allocation, Gpu, Node, update_each
 Open = Allocation.Phase
 READ = ("key", "node", "phase", "started_at", "log_bytes", "attempt__job")
 """Of the allocations that are asked about."""
-LOST = "Its directory on the node is gone, so nobody saw how it ended."
+NO_DIRECTORY = "Its directory on the node is gone, so nobody saw how it ended."
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def _columns(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -
         "cause": "lost" if absent or run.cause is None else run.cause,
         "exit_code": run.exit_code,
         "signal": run.signal,
-        "message": LOST if absent else run.message,
+        "message": NO_DIRECTORY if absent else run.message,
         "log_bytes": part.log_bytes if absent else run.log_bytes,
         "log_kept": log_kept,
     }

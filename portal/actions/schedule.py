@@ -36,12 +36,14 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     decided = plan(snapshot.take(), now)
     starts = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in starts), *decided.expired]
-    jobs = Job.objects.only("state", "spec").in_bulk(wanted)
+    # Who was cancelled since the snapshot is left alone.
+    jobs = Job.objects.filter(state=State.PENDING).only("state", "spec").in_bulk(wanted)
+    starts = [start for start in starts if start.job_id in jobs]
     _start_all(starts, jobs, now)
-    move_all([_expired(jobs[job_id], now) for job_id in decided.expired], now=now)
+    move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
     if explain:
         _explain(decided.explanations)
-    if len(starts) < len(decided.starts):
+    if len(decided.starts) > MAX_STARTS:
         hints.schedule()
     return len(starts)
 

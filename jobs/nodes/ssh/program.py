@@ -119,6 +119,7 @@ class Program:
                 self._bytes = 0
                 stdout = bytearray()
                 over = self._drain(stdout, stderr)
+                hold.heard()
                 yield from lines.add(bytes(stdout))
                 del stderr[:-4096]
                 if not over and not self._bell.wait(silence_s):
@@ -140,7 +141,8 @@ class Program:
                 f"{self._place}: {_name(command)} ended with {code}: {first_lines(stderr)}"
             )
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, timeout_s: float) -> None:
+        self._channel.settimeout(timeout_s)
         try:
             self._push(data)
         except (EOFError, paramiko.SSHException) as error:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 
 from jobs.lifecycle import State
+from portal.management.started import StartedCommand
 from portal.models import Job
 from portal.queries import listing
 
 
-class Command(BaseCommand):
+class Command(StartedCommand):
     help = "List jobs, newest first."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,18 +6,19 @@ import json
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
 from portal.actions.down import NodeAnswers, declare_off
+from portal.management.started import StartedCommand
 from portal.models import Node, Partition
 from portal.queries import listing
 
 
-class Command(BaseCommand):
+class Command(StartedCommand):
     help = "Manage the lab's nodes."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from portal.actions import practice, setup
+from portal.management.started import StartedCommand
 
 
-class Command(BaseCommand):
+class Command(StartedCommand):
     help = "Bring the practice lab in (as every start does), or take it away for good."
 
     def add_arguments(self, parser: CommandParser) -> None:

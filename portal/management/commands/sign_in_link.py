@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
 from portal.actions import setup, signin
+from portal.management.started import StartedCommand
 from portal.models import User
 
 
-class Command(BaseCommand):
+class Command(StartedCommand):
     help = "Print a one-time sign-in link; without a name, for the lab's first administrator."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,8 @@ from jobs.nodes import warm
 from jobs.nodes.local import LocalTransport
 from jobs.nodes.memory import Call, MemoryTransport
 from jobs.nodes.shepherd import Shepherd
-from jobs.nodes.transport import CommandFailed, Completed, DeadlineExceeded
+from jobs.nodes.transport import CommandFailed, Completed, ConnectionLost, DeadlineExceeded
+from tests.jobs.nodes import programs
 
 Reply = Callable[[dict[str, Any]], list[bytes]]
 
@@ -99,10 +101,76 @@ def test_when_it_leaves_the_call_is_made_anew() -> None:
         list(changes)
 
 
+@pytest.mark.parametrize("verb", ["launch", "stop", "collect"])
+def test_what_may_have_been_done_is_said_to_be_so(verb: str) -> None:
+    """A second try that fails would say nothing of the first."""
+
+    def leave(asked: dict[str, Any]) -> list[bytes]:
+        raise CommandFailed("killed")
+
+    shepherd, _ = _watched(_node(leave))
+    with pytest.raises(ConnectionLost):
+        shepherd.ask(verb, {}, timeout_s=30)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_its_own_refusals_are_no_answers(begun: bool) -> None:
+    def refuse(asked: dict[str, Any]) -> list[bytes]:
+        return [_line(id=asked["id"], ok=False, begun=begun, error="too many")]
+
+    shepherd, _ = _watched(_node(refuse))
+    assert shepherd.ask("observe", {}, timeout_s=30) == {"by": "a call"}
+    if begun:
+        with pytest.raises(ConnectionLost, match="too many"):
+            shepherd.ask("launch", {}, timeout_s=30)
+    else:
+        assert shepherd.ask("launch", {}, timeout_s=30) == {"by": "a call"}
+
+
+def test_a_node_that_only_talks_is_not_listened_to_for_ever() -> None:
+    def talk(call: Call) -> Iterator[bytes | None]:
+        while not call.ended.is_set():
+            yield b"hello\n" * 1000
+
+    shepherd = Shepherd(MemoryTransport({}, {"python3": talk}), "/spool")
+    with pytest.raises(CommandFailed, match="hello"):
+        next(shepherd.watch())
+
+
+def test_closing_ends_the_one_that_stays(tmp_path: Path) -> None:
+    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
+    changes = shepherd.watch()
+    assert next(changes) == ""
+    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
+    shepherd.close()
+    with contextlib.suppress(CommandFailed):
+        assert set(changes) <= {""}
+    assert programs.gone(int(pipe.name.rpartition(".")[2]))
+
+
+def test_a_long_request_to_one_that_is_stopped_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm, "SUSPECT_S", 1.0)
+    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
+    changes = shepherd.watch()
+    assert next(changes) == ""
+    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
+    os.kill(int(pipe.name.rpartition(".")[2]), signal.SIGSTOP)
+    keys = ["x" * 90] * 5000
+    # More than a pipe holds: it is not written whole, hence not begun, and asked anew.
+    assert len(shepherd.ask("collect", {"keys": keys}, timeout_s=30)["collected"]) == 5000
+    with pytest.raises(CommandFailed):
+        list(changes)
+
+
 def test_when_it_falls_silent_the_call_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm, "SUSPECT_S", 0.2)
     shepherd, _ = _watched(_node(lambda asked: []))
     assert shepherd.ask("observe", {}, timeout_s=30) == {"by": "a call"}
+    shepherd, _ = _watched(_node(lambda asked: []))
+    with pytest.raises(ConnectionLost):
+        shepherd.ask("launch", {}, timeout_s=30)
 
 
 def test_while_it_gives_signs_of_life_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,3 +180,40 @@ def test_each_pipe_goes_with_its_server(node: Node) -> None:
     node.launch("true")
     node.ended()
     eventually(lambda: not list((node.spool / "watch").iterdir()), "its pipe is removed")
+
+
+def test_who_ends_it_ends_no_launch_half_way(node: Node) -> None:
+    """Its process group is signalled, as sshd does it; the launch is answered in one of its own."""
+    process = subprocess.Popen(
+        node.argv("serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+        env=node.environment, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"2\n{}")
+    assert process.stdout.readline() == b"{}\n"
+    keys = [f"j{number}.a1.n0" for number in range(60)]
+    request = {"launches": [spec("exit 0", key) for key in keys]}
+    data = json.dumps({"id": 1, "verb": "launch", "request": request, "within_s": 60}).encode()
+    process.stdin.write(b"%d\n" % len(data) + data)
+    eventually(lambda: node.run_dir(keys[0]).exists(), "it has begun", every_s=0.0005)
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(60)
+    for key in keys:
+        eventually(lambda key=key: node.run_dir(key).exists(), f"{key} is launched")
+    ends = {node.ended(key)["cause"] for key in keys}
+    assert ends == {"exited"}
+
+
+def test_one_that_cannot_be_stopped_keeps_no_other_from_it(node: Node) -> None:
+    node.launch("sleep 600", key="a")
+    node.launch("sleep 600", key="b")
+    begun = node.run_dir("a") / "begun"
+    word = begun.readlink()
+    begun.unlink()
+    begun.mkdir()
+    stops = [{"key": key, "signal": 15, "grace_s": 0} for key in ("a", "b")]
+    phases = {one["key"]: one["phase"] for one in node.call("stop", stops=stops)["stopped"]}
+    assert phases["a"] == "unknown"
+    assert node.ended("b")["cause"] == "stopped"
+    begun.rmdir()
+    begun.symlink_to(word)
