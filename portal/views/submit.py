@@ -56,13 +56,7 @@ def submit_page(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def relaunch(request: PageRequest, pk: int) -> HttpResponse:
     """The form filled with a job's settings; with `?checkpoint=` it goes on from that one."""
-    old = query.find(pk)
-    if old is None:
-        raise Http404(f"There is no job {pk}.")
-    if not rights.may_act_on_job(request.user, old):
-        raise PermissionDenied(
-            f"Job {old.label} belongs to {old.owner}; only they and administrators relaunch it."
-        )
+    old = _relaunchable(request, pk)
     saved = query.complete_checkpoints(old)
     if request.method == "POST":
         form = SubmitForm(request.POST, request.FILES, user=request.user, checkpoints=saved)
@@ -72,6 +66,17 @@ def relaunch(request: PageRequest, pk: int) -> HttpResponse:
     initial["checkpoint"] = wanted if any(str(row.pk) == wanted for row in saved) else ""
     form = SubmitForm(initial=initial, user=request.user, checkpoints=saved)
     return _page(request, form, old, saved)
+
+
+def _relaunchable(request: PageRequest, pk: int) -> Job:
+    found = query.find(pk)
+    if found is None:
+        raise Http404(f"There is no job {pk}.")
+    if not rights.may_act_on_job(request.user, found):
+        raise PermissionDenied(
+            f"Job {found.label} belongs to {found.owner}; only they and administrators relaunch it."
+        )
+    return found
 
 
 def _settings_of(old: Job, now: datetime) -> dict[str, Any]:
@@ -120,9 +125,13 @@ def _take(
 
 
 @require_POST
-def check_page(request: PageRequest) -> HttpResponse:
-    """What is wrong with the form as typed, and what it would ask for: a part of the page."""
-    form = SubmitForm(request.POST, user=request.user)
+def check_page(request: PageRequest, pk: int | None = None) -> HttpResponse:
+    """What is wrong with the form as typed, and what it would ask for: a part of the page.
+
+    `pk` is the job that is relaunched.
+    """
+    saved = query.complete_checkpoints(_relaunchable(request, pk)) if pk is not None else ()
+    form = SubmitForm(request.POST, user=request.user, checkpoints=saved)
     form.is_valid()
     return render(request, "submit/check.html", _judge(request, form))
 
@@ -199,4 +208,5 @@ urlpatterns = [
     path("jobs/new/", submit_page, name="submit"),
     path("jobs/check/", check_page, name="check-job"),
     path("jobs/<int:pk>/relaunch/", relaunch, name="relaunch"),
+    path("jobs/<int:pk>/relaunch/check/", check_page, name="check-relaunch"),
 ]

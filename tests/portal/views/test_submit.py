@@ -233,30 +233,50 @@ def test_relaunch_submits_the_same_again(as_alice: Client, old: Job):
     assert again.resume_from == ""
 
 
-def test_relaunch_from_a_checkpoint(
-    as_alice: Client, alice: User, project: Project, node: Node, old: Job
-):
+@pytest.fixture
+def checkpoints(old: Job, node: Node) -> list[Checkpoint]:
+    """One that is complete, and one that is not."""
     part = cast.run(old, node, 0)
-    rows = [
+    return [
         Checkpoint.objects.create(
             job=old, attempt=part.attempt, node=node, name=name, path=f"/c/{name}", step=1,
             size_bytes=1, modified_at=cast.NOW, complete=complete,
         )
         for name, complete in (("good", True), ("half", False))
     ]  # fmt: skip
+
+
+def test_relaunch_from_a_checkpoint(as_alice: Client, old: Job, checkpoints: list[Checkpoint]):
+    good, half = checkpoints
     url = f"/jobs/{old.pk}/relaunch/"
-    page = as_alice.get(f"{url}?checkpoint={rows[0].pk}")
-    assert page.context["form"]["checkpoint"].value() == str(rows[0].pk)
+    page = as_alice.get(f"{url}?checkpoint={good.pk}")
+    assert page.context["form"]["checkpoint"].value() == str(good.pk)
     assert "half on" not in page.text
-    refused = as_alice.post(url, {"script": SCRIPT, "checkpoint": str(rows[1].pk)})
+    refused = as_alice.post(url, {"script": SCRIPT, "checkpoint": str(half.pk)})
     assert refused.status_code == 422
-    as_alice.post(url, {"script": SCRIPT, "checkpoint": str(rows[0].pk)})
+    as_alice.post(url, {"script": SCRIPT, "checkpoint": str(good.pk)})
     assert Job.objects.exclude(pk=old.pk).get().resume_from == "/c/good"
+
+
+def test_the_check_of_a_relaunch_knows_its_checkpoints(
+    as_alice: Client, old: Job, checkpoints: list[Checkpoint]
+):
+    found = re.search(
+        r'id="check" hx-post="([^"]+)"', as_alice.get(f"/jobs/{old.pk}/relaunch/").text
+    )
+    assert found
+    good, half = (
+        as_alice.post(found[1], {"script": SCRIPT, "checkpoint": str(row.pk)}).text
+        for row in checkpoints
+    )
+    assert "Submitted now, it would start at once" in good
+    assert f"Select a valid choice. {checkpoints[1].pk} is not one" in half
 
 
 def test_relaunch_is_for_the_owner(as_bob: Client, as_admin: Client, old: Job):
     url = f"/jobs/{old.pk}/relaunch/"
     assert as_bob.get(url).status_code == 403
     assert as_bob.post(url, {"script": SCRIPT}).status_code == 403
+    assert as_bob.post(f"{url}check/", {"script": SCRIPT}).status_code == 403
     assert as_admin.get(url).status_code == 200
     assert as_admin.get("/jobs/4711/relaunch/").status_code == 404
