@@ -149,6 +149,8 @@ def test_a_plain_call_names_gpus_and_processes(machine: Machine) -> None:
 
 def test_a_busy_process_uses_its_gpu_and_no_other(machine: Machine) -> None:
     pid = machine.start(BUSY, FIRST)
+    # It is also busy while it still asks for its memory.
+    until(lambda: machine.apps() and int(machine.apps()[0][2]) > 400 + 64)
     until(lambda: int(machine.rows("utilization.gpu")[0][0]) > 5)
     rows = machine.rows("utilization.gpu,utilization.memory,memory.used,temperature.gpu,power.draw")
     busy, idle = ([float(cell) for cell in row] for row in rows)

@@ -46,12 +46,14 @@ def test_environment_arrives_to_the_byte(node: Node, tmp_path: Path) -> None:
         f"#!/bin/sh\ncat /proc/self/environ > {dump}",
         environment=AWKWARD,
         tasks=[{"RANK": "0"}],
+        workdir=str(tmp_path),
         checkpoint_dir=str(tmp_path / "saved"),
     )
     assert node.ended()["exit_code"] == 0
     seen = dict(one.split(b"=", 1) for one in dump.read_bytes().split(b"\0") if one)
     assert {name: seen[name.encode()].decode() for name in AWKWARD} == AWKWARD
     assert seen[b"RANK"] == b"0"
+    assert seen[b"SLURM_SUBMIT_DIR"] == bytes(tmp_path)
     assert seen[b"CARREL_RUN"] == b"j1.a1.n0"
     assert seen[b"CARREL_CHECKPOINT_DIR"] == bytes(tmp_path / "saved")
     assert (tmp_path / "saved").is_dir()
