@@ -3,7 +3,8 @@
 Every task of a node sees all GPUs that the job has on that node, as it would under Slurm with
 `--gres`: a task takes its own by LOCAL_RANK. Where the job has no GPU, CUDA_VISIBLE_DEVICES is
 set and empty, so that it sees none. What a person gave never wins over what Carrel sets
-(`jobs.rules.is_set_by_carrel`); `JobSpec` refuses it in the first place.
+(`jobs.rules.is_set_by_carrel`); `JobSpec` refuses it in the first place. What only the node knows,
+SLURM_SUBMIT_DIR among it, is set by the shepherd (`jobs/shepherd/tasks.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class NodePart:
 
     name: str
     gpu_uuids: tuple[str, ...] = ()
+    gpu_indices: tuple[int, ...] = ()
+    """Of the same GPUs, as the node's nvidia-smi counts them."""
     cpus: int = 1
 
 
@@ -40,6 +43,9 @@ class Attempt:
     """In rank order."""
     account: str
     """The Unix account on the nodes."""
+    project: str
+    partition: str
+    """Where it was put, be it asked for or not."""
     master_addr: str
     """Where rank 0 can be reached from all the nodes: a name or an address."""
     master_port: int
@@ -102,6 +108,8 @@ def _slurm(attempt: Attempt) -> dict[str, str]:
         "SLURM_JOBID": str(attempt.job_id),
         "SLURM_JOB_NAME": spec.name,
         "SLURM_JOB_USER": attempt.account,
+        "SLURM_JOB_ACCOUNT": attempt.project,
+        "SLURM_JOB_PARTITION": attempt.partition,
         "SLURM_JOB_NODELIST": names,
         "SLURM_NODELIST": names,
         "SLURM_NNODES": nodes,
@@ -115,12 +123,6 @@ def _slurm(attempt: Attempt) -> dict[str, str]:
         "SLURM_RESTART_COUNT": str(attempt.restarts),
         "SLURM_JOB_END_TIME": str(int(attempt.ends_by.timestamp())),
     }
-    if spec.partition is not None:
-        found["SLURM_JOB_PARTITION"] = spec.partition
-    if spec.project is not None:
-        found["SLURM_JOB_ACCOUNT"] = spec.project
-    if spec.workdir:
-        found["SLURM_SUBMIT_DIR"] = spec.workdir
     if asked.memory_mib is not None:
         found["SLURM_MEM_PER_NODE"] = str(asked.memory_mib)
     return found
@@ -142,12 +144,15 @@ def _slurm_array(attempt: Attempt) -> dict[str, str]:
 
 def _slurm_node(attempt: Attempt, rank: int) -> dict[str, str]:
     part = attempt.nodes[rank]
-    return {
+    found = {
         "SLURM_NODEID": str(rank),
         "SLURMD_NODENAME": part.name,
         "SLURM_CPUS_ON_NODE": str(part.cpus),
         "SLURM_GPUS_ON_NODE": str(len(part.gpu_uuids)),
     }
+    if part.gpu_indices:
+        found["SLURM_JOB_GPUS"] = ",".join(map(str, part.gpu_indices))
+    return found
 
 
 def _carrel(attempt: Attempt) -> dict[str, str]:

@@ -106,9 +106,11 @@ def environments(beginning: Beginning, checkpoints: "bytes | None") -> "list[dic
     """Each task's whole environment, in rank order; raises CannotStart."""
     run, spec = beginning.run, beginning.spec
     common = dict(beginning.inherited)
-    common[b"PWD"] = os.getcwdb()
+    here = os.getcwdb()
+    common[b"PWD"] = here
     common.pop(b"OLDPWD", None)
     common.update(_variables(spec["environment"]))
+    common[b"SLURM_SUBMIT_DIR"] = here
     answers = []
     for own in spec["tasks"] or [{}]:
         one = dict(common)

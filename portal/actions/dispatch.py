@@ -85,7 +85,9 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
         # Passing over what is locked, this never waits for a transaction that waits for it.
         claimed = list(
             found.select_for_update(of=("self",), skip_locked=True)
-            .select_related("attempt__job__owner")
+            .select_related(
+                "attempt__job__owner", "attempt__job__project", "attempt__job__partition"
+            )
             .only(*READ)[:MAX_BATCH]
         )
         Allocation.objects.filter(pk__in=[part.pk for part in claimed]).update(

@@ -17,6 +17,7 @@ READ = (
     "attempt__job__spec", "attempt__job__script", "attempt__job__walltime_s",
     "attempt__job__submitted_at", "attempt__job__resume_from", "attempt__job__node_count",
     "attempt__job__array_id", "attempt__job__array_index", "attempt__job__owner__username",
+    "attempt__job__project__name", "attempt__job__partition__name",
 )  # fmt: skip
 """What must have been read of an allocation to make its launch."""
 READ_OF_OTHERS = (
@@ -29,13 +30,13 @@ def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> li
     """One launch per allocation, all on this node, in a constant number of queries."""
     jobs = {part.attempt.job for part in parts}
     gangs = _gangs(parts, node)
-    held: dict[int, list[str]] = defaultdict(list)
-    for allocation_id, uuid in (
+    held: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for allocation_id, uuid, index in (
         Lease.objects.filter(allocation__attempt__in=list(gangs))
         .order_by("gpu__index")
-        .values_list("allocation_id", "gpu__uuid")
+        .values_list("allocation_id", "gpu__uuid", "gpu__index")
     ):
-        held[allocation_id].append(uuid)
+        held[allocation_id].append((uuid, index))
     arrays = _indices({job.array_id for job in jobs} - {None})
     # Read apart, as the thousand jobs of an array have one.
     scripts = Script.objects.in_bulk({job.script_id for job in jobs})
@@ -83,7 +84,7 @@ def checkpoint_dir(job: Job, node: Node) -> str:
 def _launch(
     part: Allocation,
     gang: list[Allocation],
-    held: dict[int, list[str]],
+    held: dict[int, list[tuple[str, int]]],
     array_indices: tuple[int, ...],
     now: datetime,
 ) -> Launch:
@@ -93,8 +94,10 @@ def _launch(
     attempt = environment.Attempt(
         job_id=job.pk,
         spec=spec,
-        nodes=tuple(NodePart(p.node.name, tuple(held[p.pk]), p.cpus) for p in gang),
+        nodes=tuple(_node_part(p, held[p.pk]) for p in gang),
         account=part.node.login or job.owner.username,
+        project=job.project.name,
+        partition=job.partition.name,
         master_addr=_address(gang),
         master_port=part.attempt.master_port,
         ends_by=now + timedelta(seconds=job.walltime_s),
@@ -123,6 +126,15 @@ def _launch(
         warning_signal=warning.number if warning else 15,
         warning_before_s=warning.before_s if warning else 0,
         memory_mib=spec.resources.memory_mib,
+    )
+
+
+def _node_part(part: Allocation, gpus: list[tuple[str, int]]) -> NodePart:
+    return NodePart(
+        name=part.node.name,
+        gpu_uuids=tuple(uuid for uuid, _ in gpus),
+        gpu_indices=tuple(index for _, index in gpus),
+        cpus=part.cpus,
     )
 
 

@@ -42,6 +42,20 @@ def test_it_sees_exactly_its_gpus(lab: Lab) -> None:
     assert not Lease.objects.filter(released_at=None).exists()
 
 
+def test_what_it_got_is_told_though_it_asked_for_none_of_it(lab: Lab) -> None:
+    lab.node("n1")
+    gate = lab.directory / "gate"
+    other = lab.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done", gpus_per_node="1")
+    lab.running(other)
+    names = ("PARTITION", "ACCOUNT", "GPUS")
+    told = "; ".join(f'echo "$SLURM_JOB_{name}"' for name in names)
+    job = lab.submit(f'{told}; echo "$SLURM_SUBMIT_DIR"', gpus_per_node="2")
+    lab.end(job)
+    assert lab.log(job).splitlines() == ["gpu", job.project.name, "1,2", os.environ["HOME"]]
+    gate.touch()
+    lab.end(other)
+
+
 def test_exit_code_and_signal(lab: Lab) -> None:
     lab.node("n1")
     seven = lab.submit("exit 7")
