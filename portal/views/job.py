@@ -34,6 +34,8 @@ def job_page(request: PageRequest, pk: int) -> HttpResponse:
             return render(request, "job/job.html#now", _now(found, watched[:MOST_WATCHED]))
         case "record":
             return render(request, "job/job.html#record", _record(found))
+        case "cancel":
+            return render(request, "job/job.html#cancel", {"job": found})
     context = _now(found) | _record(found) | {"script": found.script.text}
     context["selected_rank"] = request.GET.get("rank", "0")
     return render(request, "job/job.html", context)

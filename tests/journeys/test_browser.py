@@ -130,6 +130,25 @@ def test_a_job_from_the_editor_to_its_cancellation(
     expect(half).not_to_contain_text("complete")
 
 
+def test_the_cancel_dialog_knows_that_the_job_has_started(nodes: None, visitor: Visitor) -> None:
+    page = visitor.page
+    _write_script(page, SCRIPT.replace("two-gpus", "held\n#SBATCH --hold"))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    job = _job_id(page)
+    visitor.stay()
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("link", name="Cancel").click()
+    expect(dialog).to_contain_text("It has not started yet, and never will.")
+    page.request.post(f"/jobs/{job}/release/", form={
+        "csrfmiddlewaretoken": page.locator("[name=csrfmiddlewaretoken]").first.input_value()
+    }, headers={"Referer": page.url})  # fmt: skip
+    expect(_state(page)).to_have_text("Running")
+    expect(dialog).to_contain_text("Its processes get a signal")
+    assert visitor.stayed()
+    dialog.get_by_role("button", name="Cancel the job").click()
+    expect(page.locator("#messages")).to_contain_text("is being ended")
+
+
 def test_every_room_is_visited_without_a_complaint(
     carrel: Carrel, nodes: None, visitor: Visitor, machines: list[SshNode]
 ) -> None:

@@ -128,7 +128,7 @@ def test_nothing_typed_becomes_html(as_alice: Client, alice: User, project: Proj
     job.script.save()
     Event.objects.create(at=cast.NOW, job=job, kind=evil[:32], detail=evil)
     Job.objects.filter(pk=job.pk).update(spec={"name": evil, "environment": [["A", evil]]})
-    for part in ("", "?part=now", "?part=record", "cancel/", f"?rank={evil}"):
+    for part in ("", "?part=now", "?part=record", "?part=cancel", "cancel/", f"?rank={evil}"):
         assert "<script>alert" not in page(as_alice, job, part)
 
 
@@ -138,6 +138,18 @@ def test_the_live_parts_alone(as_alice: Client, running: Job):
     assert 'id="record"' in record
     assert "<html" not in now + record
     assert "#!/bin/bash" not in now + record
+
+
+def test_what_cancelling_does_is_told_as_the_job_goes_on(as_alice: Client, pending: Job):
+    for state, words in (
+        (State.PENDING, "It has not started yet, and never will."),
+        (State.RUNNING, "Its processes get a signal"),
+        (State.COMPLETED, "It has ended already."),
+    ):
+        Job.objects.filter(pk=pending.pk).update(state=state)
+        shown = page(as_alice, pending, "?part=cancel")
+        assert 'id="cancel-words"' in shown
+        assert words in shown
 
 
 def test_the_page_listens_to_its_nodes(as_alice: Client, running: Job, node: Node, pending: Job):
