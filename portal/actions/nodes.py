@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import DataError, transaction
 from django.db.models import F, Q
 
@@ -15,8 +16,9 @@ from jobs.nodes.probe import probe as ask
 from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import hints, live, reach
-from portal.actions import passes
+from portal.actions import partitions, passes
 from portal.models import Event, Gpu, Node, Partition, User
+from portal.queries.partitions import PRACTICE
 
 MISSES = 3
 """Times in a row without an answer before a node counts as unreachable."""
@@ -50,12 +52,6 @@ def scan(*, host: str, port: int, jump: list[dict[str, Any]]) -> HostKey:
     return scan_host_key(host, port, jump=reach.hops(jump), key=load_key(settings.SSH_KEY))
 
 
-def default_partition() -> Partition:
-    """The partition of jobs and nodes that name none; made when there is none yet."""
-    found = Partition.objects.filter(is_default=True).first()
-    return found or Partition.objects.get_or_create(name="gpu", defaults={"is_default": True})[0]
-
-
 def add(
     *,
     name: str,
@@ -75,19 +71,22 @@ def add(
     """Make a machine a node, with its host key pinned, and probe it.
 
     The node stays, with its `problem`, when the probe fails. Raises `ValidationError`, by field,
-    for a name that is taken or malformed.
+    for a name that is taken or malformed, and for a real one in the practice lab's partition.
     """
+    if partition and not simulated and partition.name == PRACTICE:
+        raise ValidationError({"partition": f"{PRACTICE} is the practice lab's; choose another."})
     _ensure_key()
     node = Node(
         name=name, host=host, port=port, login=login, host_key=host_key, jump=jump or [],
-        partition=partition or default_partition(), transport=transport, simulated=simulated,
-        spool=spool or f"~/.carrel/{name}", health_since=now,
+        partition=partition or partitions.usual_for_nodes(), transport=transport,
+        simulated=simulated, spool=spool or f"~/.carrel/{name}", health_since=now,
         checkpoint_root=checkpoint_root or Node._meta.get_field("checkpoint_root").default,
     )  # fmt: skip
     node.clean_fields(exclude={f.name for f in Node._meta.fields} - _GIVEN)
     node.validate_constraints()
     with transaction.atomic():
         node.save()
+        partitions.follow_nodes()
         Event.objects.create(at=now, node=node, kind="added", actor=actor, detail=_way(node))
         live.changed("nodes")
     return probe(node=node, actor=actor, now=now)
@@ -299,6 +298,7 @@ def remove(*, node: Node, actor: User | None, now: datetime) -> None:
         raise NodeBusy(f"{node.name} still runs {named}. {advice}")
     Node.objects.filter(pk=node.pk).update(removed_at=now)
     node.gpus.update(present=False)
+    partitions.follow_nodes()
     Event.objects.create(at=now, node=node, kind="removed", actor=actor, detail=_way(node))
     live.changed("nodes")
     transaction.on_commit(lambda: reach.forget(node.pk))

@@ -11,15 +11,14 @@ from portal.actions import nodes, setup
 from portal.actions.cancel import cancel
 from portal.actions.submit import read, submit
 from portal.models import Allocation, Job, Node, Partition, User
+from portal.queries.partitions import PRACTICE
 
 LEAVING = "the practice lab is being removed"
 
 
 def ensure(*, now: datetime) -> list[Node]:
     """Make the practice machines nodes, probed now or as soon as their server answers."""
-    partition, _ = Partition.objects.get_or_create(
-        name="practice", defaults={"is_default": not Partition.objects.exists()}
-    )
+    partition, _ = Partition.objects.get_or_create(name=PRACTICE)
     found = []
     lab.authorize(settings.PRACTICE_DIR, nodes.public_key())
     checkpoints = lab.shared(settings.PRACTICE_DIR) / "checkpoints"
@@ -77,16 +76,6 @@ def finish_removal(*, now: datetime) -> None:
             nodes.remove(node=node, actor=None, now=now)
     if leaving and not Node.objects.filter(simulated=True).exists():
         lab.remove(settings.PRACTICE_DIR)
-        for emptied in Partition.objects.filter(name="practice", is_default=True):
-            _hand_on_default(emptied)
-
-
-def _hand_on_default(old: Partition) -> None:
-    """Let another partition with nodes be the default one, if there is any."""
-    new = Partition.objects.exclude(pk=old.pk).filter(nodes__removed_at=None).distinct().first()
-    if new:
-        Partition.objects.filter(pk=old.pk).update(is_default=False)
-        Partition.objects.filter(pk=new.pk).update(is_default=True)
 
 
 def want() -> None:

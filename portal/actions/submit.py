@@ -16,7 +16,7 @@ from jobs.scheduler.fit import refuse
 from jobs.spec import Array, JobSpec
 from jobs.spec_json import to_dict
 from portal import hints, live
-from portal.actions.nodes import default_partition
+from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
 from portal.queries import snapshot
 

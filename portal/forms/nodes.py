@@ -7,7 +7,8 @@ from typing import Any
 
 from django import forms
 
-from portal.models import Node, Partition
+from portal.models import Node
+from portal.queries import partitions
 
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?\Z")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?\Z|[0-9A-Fa-f:.]+(%\w+)?\Z")
@@ -52,10 +53,9 @@ class AddNodeForm(forms.Form):
         validators=Node._meta.get_field("name").validators[:1],
     )
     partition = forms.ModelChoiceField(
-        Partition.objects.all(),
+        partitions.for_nodes(),
         required=False,
         label="Partition",
-        empty_label="The default one",
     )
     bastions = forms.CharField(
         required=False,
@@ -67,12 +67,18 @@ class AddNodeForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._name_usual_partition()
         for field in self.fields.values():
             field.label_suffix = ""
             select = isinstance(field.widget, forms.Select)
             field.widget.attrs["class"] = "form-select" if select else "form-control"
             field.widget.attrs.setdefault("autocomplete", "off")
             field.widget.attrs["spellcheck"] = "false"
+
+    def _name_usual_partition(self) -> None:
+        field = self.fields["partition"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.empty_label = f"{partitions.usual_for_nodes()} (the usual)"
 
     def clean_host(self) -> str:
         return check_host(self.cleaned_data["host"])

@@ -10,7 +10,7 @@ from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
 from jobs.spec import JobSpec
 from portal.models import Gpu, Job, Partition, User
-from portal.queries import rights, snapshot
+from portal.queries import partitions, rights, snapshot
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,12 @@ def outlook(*, owner: User, spec: JobSpec, partition: Partition, now: datetime) 
 
 
 def choices(*, user: User) -> tuple[list[str], list[str]]:
-    """The projects this person may submit to and the partitions, the usual one first."""
+    """The projects this person may submit to and the partitions of use, the usual one first."""
     projects = list(rights.projects_of(user).values_list("name", flat=True))
     if user.is_staff:
         own = set(user.projects.values_list("name", flat=True))
         projects.sort(key=lambda name: (name not in own, name))
-    partitions = Partition.objects.order_by("-is_default", "name").values_list("name", flat=True)
-    return projects, list(partitions)
+    return projects, list(partitions.for_jobs().values_list("name", flat=True))
 
 
 def gpu_models() -> list[str]:

@@ -32,7 +32,7 @@ class Command(StartedCommand):
             help="a bastion on the way; may be given several times, in order",
         )  # fmt: skip
         add.add_argument("--name", help="its name in Carrel (the host's first label)")
-        add.add_argument("--partition", help="an existing partition (the default one)")
+        add.add_argument("--partition", help="an existing partition (real nodes' usual one)")
         add.add_argument("--fingerprint", help="accept the host key only if it is SHA256:...")
         local = verbs.add_parser("add-local", help="make this machine a node")
         local.add_argument("--name", default="this-machine")

@@ -16,7 +16,7 @@ from django.test import Client
 from jobs.nodes.ssh import generate_key, load_key
 from portal import reach
 from portal.actions import nodes as actions
-from portal.models import Event, Node
+from portal.models import Event, Node, Partition
 from tests.lab.account import test_account
 from tests.lab.sshd import Sshd, available, free_port
 from tests.portal import cast
@@ -63,6 +63,14 @@ def offered_key(page: bytes) -> str:
 def test_the_form_shows_the_key_to_let_in(as_admin: Client) -> None:
     page = unescape(as_admin.get("/add-node/").content.decode())
     assert f"echo '{actions.public_key()}' >> ~/.ssh/authorized_keys" in page
+
+
+def test_the_form_does_not_offer_the_practice_labs_partition(as_admin: Client) -> None:
+    practice = Partition.objects.create(name="practice", is_default=True)
+    cast.node("practice-1", simulated=True, partition=practice)
+    page = as_admin.get("/add-node/").text
+    choices = page[page.index('id="id_partition"') :].partition("</select>")[0]
+    assert "gpu (the usual)" in choices and "practice" not in choices
 
 
 def test_a_node_is_added_once_its_key_is_confirmed(as_admin: Client, sshd: Sshd) -> None:

@@ -1,0 +1,98 @@
+"""Which partition nodes join and jobs get that name none, with and without the practice lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from jobs.practice import machines
+from portal.actions import nodes, practice
+from portal.actions.partitions import default_partition
+from portal.models import Node, Partition, Project, User
+from portal.queries import room
+from tests.portal import cast
+
+
+@pytest.fixture
+def practice_lab(db: None, settings: Any, tmp_path: Path) -> None:
+    """Its nodes, in the database; that its machines do not answer does not matter here."""
+    settings.PRACTICE_DIR = tmp_path / "practice"
+    machines.prepare(settings.PRACTICE_DIR)
+    practice.ensure(now=timezone.now())
+
+
+def real(name: str, partition: Partition | None = None) -> Node:
+    return nodes.add(
+        name=name, actor=None, now=timezone.now(), transport=Node.Transport.LOCAL,
+        partition=partition, spool="/nonexistent/spool",
+    )  # fmt: skip
+
+
+def offered(user: User) -> list[str]:
+    return room.choices(user=user)[1]
+
+
+def test_a_practice_lab_alone_is_the_default(practice_lab: None, alice: User) -> None:
+    assert default_partition().name == "practice"
+    assert offered(alice) == ["practice"]
+
+
+def test_real_nodes_have_a_partition_of_their_own(practice_lab: None, alice: User) -> None:
+    assert real("gpu-1").partition.name == "gpu"
+    assert default_partition().name == "gpu"
+    assert offered(alice) == ["gpu", "practice"]
+    assert {node.partition.name for node in Node.objects.filter(simulated=True)} == {"practice"}
+
+
+def test_the_removed_practice_lab_leaves_no_partition(
+    practice_lab: None, admin: User, alice: User
+) -> None:
+    practice.remove(actor=admin, now=timezone.now())
+    assert offered(alice) == []
+    assert default_partition().name == "gpu"
+    real("gpu-1")
+    assert offered(alice) == ["gpu"]
+
+
+def test_the_practice_lab_goes_beside_real_nodes(
+    practice_lab: None, admin: User, alice: User
+) -> None:
+    real("gpu-1")
+    practice.remove(actor=admin, now=timezone.now())
+    assert offered(alice) == ["gpu"]
+
+
+def test_no_real_node_joins_the_practice_lab(practice_lab: None) -> None:
+    with pytest.raises(ValidationError, match="the practice lab's"):
+        real("gpu-1", Partition.objects.get(name="practice"))
+    assert not Node.objects.filter(simulated=False).exists()
+
+
+def test_the_default_one_stays_while_it_has_nodes(admin: User, project: Project) -> None:
+    first = real("gpu-1")
+    a100 = Partition.objects.create(name="a100")
+    real("big-1", a100)
+    assert default_partition() == first.partition
+    nodes.remove(node=first, actor=admin, now=timezone.now())
+    assert default_partition() == a100
+    assert offered(admin) == ["a100"], "one whose last node went is not offered"
+
+
+def test_a_partition_that_never_had_nodes_does_not_become_the_default(practice_lab: None) -> None:
+    Partition.objects.create(name="a-plan")
+    nodes.remove(node=real("gpu-1"), actor=None, now=timezone.now())
+    assert default_partition().name == "practice"
+
+
+def test_an_administrators_choice_stays(db: None) -> None:
+    cast.node("gpu-1")
+    big = Partition.objects.create(name="big")
+    real("big-1", big)
+    Partition.objects.update(is_default=False)
+    Partition.objects.filter(pk=big.pk).update(is_default=True)
+    assert real("big-2").partition == big
+    assert default_partition() == big
