@@ -44,7 +44,7 @@ def _open(request: PageRequest, pk: int) -> tuple[Job, query.Run, log_window.Rea
 
 
 def _offset(request: PageRequest, name: str) -> int | None:
-    """A byte position from the URL; None when it is not given or is no number."""
+    """A position from the URL; None when it is not given or is no number."""
     text = request.GET.get(name, "")
     if not (text.isascii() and text.isdigit()):
         return None
@@ -133,7 +133,7 @@ def log_range(request: PageRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def log_search_view(request: PageRequest, pk: int) -> HttpResponse:
-    """Lines that hold `?q=`, from byte `?from=` on."""
+    """Lines that hold `?q=`, from byte `?from=` on, which lies in line `?line=`."""
     template = "job/log_search.html#found" if request.htmx else "job/log_search.html"
     words = request.GET.get("q", "")[: log_search.MAX_NEEDLE]
     try:
@@ -144,7 +144,10 @@ def log_search_view(request: PageRequest, pk: int) -> HttpResponse:
     if words:
         try:
             found = log_search.find(
-                read, words.encode(errors="replace"), offset=_offset(request, "from") or 0
+                read,
+                words.encode(errors="replace"),
+                offset=_offset(request, "from") or 0,
+                line=_offset(request, "line") or 1,
             )
         except (NodeError, LogGone) as error:
             return render(request, template, context | {"problem": _problem(error)})
@@ -154,7 +157,7 @@ def log_search_view(request: PageRequest, pk: int) -> HttpResponse:
 
 def _shown(match: log_search.Match) -> dict[str, Any]:
     parts = {name: plain(getattr(match, name)) for name in ("before", "found", "after")}
-    return parts | {"offset": match.offset}
+    return parts | {"offset": match.offset, "line": match.line}
 
 
 @require_safe

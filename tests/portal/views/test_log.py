@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +16,7 @@ from jobs.lifecycle import State
 from jobs.nodes.transport import NoRoute
 from portal import archive
 from portal.models import Allocation, Job, Node, Project, User
-from portal.queries import logs
+from portal.queries import log_search, logs
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
@@ -173,10 +175,22 @@ def test_search(as_alice: Client, printed):
     page = as_alice.get(f"/jobs/{job.pk}/log/search/?q=error").text
     assert "1 line with “error”" in page
     assert "&lt;i&gt;<mark>Error</mark>&lt;/i&gt; here" in page
-    assert f"/jobs/{job.pk}/log/?rank=0&amp;at=11" in page
+    assert (
+        f'/jobs/{job.pk}/log/?rank=0&amp;at=11" aria-label="Show the log around line 2">2<' in page
+    )
     assert "No line with" in as_alice.get(f"/jobs/{job.pk}/log/search/?q=<script>").text
     around = as_alice.get(f"/jobs/{job.pk}/log/?at=11").text
     assert "&lt;i&gt;Error" in around
+
+
+def test_a_search_that_goes_on_counts_on(as_alice: Client, printed):
+    job = printed(b"hit\n" * (log_search.MAX_MATCHES + 1))
+    page = as_alice.get(f"/jobs/{job.pk}/log/search/?q=hit").text
+    further = re.search(r'<a href="([^"]+)"[^>]*>Search on</a>', page)
+    assert further
+    rest = as_alice.get(html.unescape(further[1])).text
+    assert "1 line with “hit”" in rest
+    assert f"Show the log around line {log_search.MAX_MATCHES + 1}" in rest
 
 
 def test_the_words_searched_for_are_text(as_alice: Client, printed):
