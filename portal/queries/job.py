@@ -96,6 +96,11 @@ def complete_checkpoints(job: Job) -> list[Checkpoint]:
     return list(found.order_by("-modified_at", "-id")[:SHOWN_CHECKPOINTS])
 
 
+def resumable(job: Job) -> bool:
+    """Whether there is a complete checkpoint that a relaunch may go on from."""
+    return job.checkpoints.filter(complete=True).exists()
+
+
 def array_states(job: Job) -> dict[State, int]:
     """How many jobs of this job's array are in which state; empty for a job of its own."""
     if job.array_id is None:

@@ -41,16 +41,18 @@ _WAITING = {
 _ADVICE = {
     Reason.NON_ZERO_EXIT: "The end of the log usually says why.",
     Reason.SIGNALED: "The end of the log may say why; a SIGKILL is often the memory's end.",
-    Reason.TIME_LIMIT: "Relaunch it with a longer walltime, from its last complete checkpoint.",
+    Reason.TIME_LIMIT: "Relaunch it with a longer walltime.",
     Reason.OUT_OF_MEMORY: "Relaunch it with more memory, or let it need less.",
-    Reason.NODE_RESTARTED: "Relaunch it; its complete checkpoints are still there.",
-    Reason.RUN_LOST: "Relaunch it; its complete checkpoints are still there.",
+    Reason.NODE_RESTARTED: "Relaunch it.",
+    Reason.RUN_LOST: "Relaunch it.",
     Reason.LAUNCH_FAILURE: "Correct what it names, then relaunch the job.",
     Reason.DEADLINE: "Relaunch it with a later deadline or a shorter walltime.",
     Reason.DEPENDENCY_NEVER: "Cancel it, or relaunch it without the dependency.",
     Reason.HELD_LAUNCH: "Look at the node and the working directory, then release it.",
     Reason.BAD_CONSTRAINTS: "Cancel it and ask for less, or have a node added.",
 }
+_CUT_SHORT = (Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY, Reason.NODE_RESTARTED, Reason.RUN_LOST)
+"""Of these, a relaunch can go on where the job was."""
 _JOBS_NAMED = re.compile(
     r"\b[Jj]obs? [0-9]{1,18}\b(?:, [0-9]{1,18}\b)*(?: and [0-9]{1,18}\b(?! more))?"
 )
@@ -83,9 +85,15 @@ def linked_jobs(sentence: str) -> SafeString:
 
 
 @register.filter
-def advice(job: Job) -> str:
-    """What would help a job that ended badly or can not start; empty where nothing would."""
-    return _ADVICE.get(_reason(job), "")
+def advice(job: Job, resumable: bool) -> str:
+    """What would help a job that ended badly or can not start; empty where nothing would.
+
+    `resumable`: it left a complete checkpoint.
+    """
+    words = _ADVICE.get(_reason(job), "")
+    if resumable and _reason(job) in _CUT_SHORT:
+        words += " It can go on from its last complete checkpoint."
+    return words
 
 
 def _reason(job: Job) -> Reason:

@@ -69,6 +69,7 @@ def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
         "practice": any(part.node.simulated for part in parts),
         "position": rows.positions([job] if job.waiting else []).get(job.pk),
         "awaited": query.awaited(job) if job.waiting else [],
+        "resumable": job.ended and query.resumable(job),
     }
 
 

@@ -114,6 +114,19 @@ def test_checkpoints(as_alice: Client, as_bob: Client, running: Job):
     assert f"?checkpoint={done.pk}" not in page(as_bob, running)
 
 
+@pytest.mark.parametrize("reason", [Reason.RUN_LOST, Reason.NODE_RESTARTED, Reason.TIME_LIMIT])
+def test_only_from_a_checkpoint_that_is_there_a_relaunch_goes_on(
+    as_alice: Client, running: Job, reason: Reason
+):
+    Job.objects.update(state=State.NODE_FAIL, reason=reason, detail="It is gone.")
+    advice = "It can go on from its last complete checkpoint."
+    assert "Relaunch it" in page(as_alice, running)
+    checkpoint(running, "half", complete=False)
+    assert advice not in page(as_alice, running)
+    checkpoint(running, "done")
+    assert advice in page(as_alice, running)
+
+
 def test_events_name_who_did_it(as_alice: Client, pending: Job, bob: User):
     Event.objects.create(at=cast.NOW, job=pending, kind="held", actor=bob)
     assert "by bob" in page(as_alice, pending)
