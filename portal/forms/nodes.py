@@ -28,11 +28,15 @@ def check_host(host: str) -> str:
 
 def check_login(login: str) -> str:
     """The account's name. Raises `ValidationError`."""
-    if not _LOGIN.match(login):
+    if _LOGIN.match(login):
+        return login
+    if _LOGIN.match(f"_{login[1:]}"):
         raise forms.ValidationError(
-            f"{login!r} is not an account; use letters, digits, '.', '_' and '-'."
+            f"{login!r} is not an account; its first character should be a letter or '_'."
         )
-    return login
+    raise forms.ValidationError(
+        f"{login!r} is not an account; use at most 32 letters, digits, '.', '_' and '-'."
+    )
 
 
 class AddNodeForm(forms.Form):
@@ -136,3 +140,9 @@ class DrainForm(forms.Form):
         help_text="Everybody sees it, as in: new disks on Friday.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
+
+    def full_clean(self) -> None:
+        """The form is at the end of a long page: what is wrong there is brought into view."""
+        super().full_clean()
+        if self.errors:
+            self.fields["reason"].widget.attrs["autofocus"] = True

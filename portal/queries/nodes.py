@@ -22,7 +22,7 @@ EVENTS = 30
 STATES: dict[str, tuple[str, Q]] = {
     "up": ("Up", Q(health=Node.Health.UP, drained=False)),
     "drained": ("Drained", Q(drained=True)),
-    "down": ("Not answering", ~Q(health=Node.Health.UP)),
+    "down": (Node.Health.UNREACHABLE.label.capitalize(), Q(health=Node.Health.UNREACHABLE)),
 }
 
 

@@ -72,7 +72,7 @@ def _confirm(
             host=hop.host, port=hop.port, jump=[passed.with_key(text) for passed, text in known]
         )
     except NodeError as error:
-        return _form_page(request, form, error=error, at=hop)
+        return _form_page(request, form, error=error)
     context = {
         "form": form,
         "hop": hop,
@@ -111,13 +111,9 @@ def _add(
 
 
 def _form_page(
-    request: PageRequest,
-    form: AddNodeForm,
-    *,
-    error: NodeError | None = None,
-    at: Hop | None = None,
+    request: PageRequest, form: AddNodeForm, *, error: NodeError | None = None
 ) -> HttpResponse:
-    context = {"form": form, "error": error, "at": at, "public_key": actions.public_key()}
+    context = {"form": form, "error": error, "public_key": actions.public_key()}
     return render(request, "nodes/add.html", context, status=422 if form.errors or error else 200)
 
 

@@ -12,7 +12,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from jobs.scheduler.fit import count
 from portal.actions import nodes as actions
@@ -35,6 +35,19 @@ def for_managers(view: View) -> View:
         if not may_manage_nodes(request.user):
             raise PermissionDenied("Only administrators of the lab manage its nodes.")
         return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def by_post(view: View) -> View:
+    """Only by a form; else, as from the address bar, on to the page that has the form."""
+
+    @require_http_methods(["GET", "HEAD", "POST"])
+    @wraps(view)
+    def guarded(request: PageRequest, **named: str) -> HttpResponse:
+        if request.method == "POST":
+            return view(request, **named)
+        return redirect("node", **named) if named else redirect("overview")
 
     return guarded
 
@@ -74,8 +87,8 @@ def _node_context(name: str) -> dict[str, Any]:
     }
 
 
+@by_post
 @for_managers
-@require_POST
 def probe(request: PageRequest, name: str) -> HttpResponse:
     """Ask the machine again what it is and has."""
     node = actions.probe(
@@ -88,8 +101,8 @@ def probe(request: PageRequest, name: str) -> HttpResponse:
     return redirect("node", name)
 
 
+@by_post
 @for_managers
-@require_POST
 def drain(request: PageRequest, name: str) -> HttpResponse:
     """Let nothing more start there."""
     node = get_object_or_404(Node, name=name)
@@ -105,8 +118,8 @@ def drain(request: PageRequest, name: str) -> HttpResponse:
     return redirect("node", name)
 
 
+@by_post
 @for_managers
-@require_POST
 def resume(request: PageRequest, name: str) -> HttpResponse:
     """Let jobs start there again."""
     node = get_object_or_404(Node, name=name)
@@ -150,8 +163,8 @@ def remove(request: PageRequest, name: str) -> HttpResponse:
     return redirect("nodes")
 
 
+@by_post
 @for_managers
-@require_POST
 def remove_practice(request: PageRequest) -> HttpResponse:
     """Take the practice lab away."""
     practice.remove(actor=request.user, now=timezone.now())

@@ -140,6 +140,8 @@ def test_nobody_listens_there(as_admin: Client) -> None:
     answer = as_admin.post("/add-node/", typed)
     assert answer.status_code == 422
     assert b"Start sshd on the node, or correct the port." in answer.content
+    notice = answer.text[answer.text.index('role="alert"') :].partition("</div></div>")[0]
+    assert notice.count("127.0.0.1") == 1, notice
     assert b'value="x1"' in answer.content
 
 
@@ -153,7 +155,9 @@ def test_nobody_listens_there(as_admin: Client) -> None:
         ("port", "70000", "less than or equal to 65535"),
         ("port", "ssh", "Enter a whole number."),
         ("login", "", "This field is required."),
-        ("login", "a b", "is not an account"),
+        ("login", "a b", "is not an account; use at most 32 letters"),
+        ("login", "a" * 33, "at most 32"),
+        ("login", "-oProxy", "its first character should be a letter"),
         ("name", "<b>x</b>", "Use letters, digits"),
         ("name", "gpu-1", "There is a node gpu-1 already"),
         ("partition", "999", "Select a valid choice."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -98,6 +99,24 @@ def test_the_url_filters(as_alice: Client, node: Node, query: str, shown: set[st
     assert ("No node fits these filters" in page) == (not shown)
 
 
+def test_a_state_is_called_the_same_by_filter_and_node(as_alice: Client, db: None) -> None:
+    cast.node("gone-1", health=Node.Health.UNREACHABLE)
+    page = as_alice.get("/nodes/?state=down").text
+    assert page.count(">Out of reach<") == 2
+
+
+def test_past_jobs_name_a_removed_node_without_a_link(
+    as_alice: Client, node: Node, job_on_gpu_2: cast.Job
+) -> None:
+    def links() -> int:
+        return as_alice.get(f"/jobs/{job_on_gpu_2.pk}/").text.count('href="/nodes/gpu-1/')
+
+    assert links() == 2, "the node and its GPU"
+    Node.objects.update(removed_at=timezone.now())
+    assert links() == 0
+    assert "gpu-1" in as_alice.get(f"/jobs/{job_on_gpu_2.pk}/").text
+
+
 def test_an_empty_lab_says_what_to_do(as_alice: Client, as_admin: Client) -> None:
     assert b"An administrator of the lab adds them" in as_alice.get("/nodes/").content
     assert b'href="/add-node/"' in as_admin.get("/nodes/").content
@@ -135,7 +154,10 @@ def test_only_administrators_may(as_alice: Client, node: Node, verb: str) -> Non
 
 @pytest.mark.parametrize("verb", ("probe", "drain", "resume"))
 def test_a_get_changes_nothing(as_admin: Client, node: Node, verb: str) -> None:
-    assert as_admin.get(f"/nodes/gpu-1/{verb}/").status_code == 405
+    answer = as_admin.get(f"/nodes/gpu-1/{verb}/", follow=True)
+    assert answer.redirect_chain == [("/nodes/gpu-1/", 302)]
+    assert not Event.objects.exists()
+    assert as_admin.put(f"/nodes/gpu-1/{verb}/").status_code == 405
 
 
 def test_drain_and_resume(as_admin: Client, node: Node) -> None:
@@ -156,7 +178,8 @@ def test_drain_and_resume(as_admin: Client, node: Node) -> None:
 def test_a_drain_needs_a_reason_that_fits(as_admin: Client, node: Node, reason: str) -> None:
     answer = as_admin.post("/nodes/gpu-1/drain/", {"reason": reason})
     assert answer.status_code == 422
-    assert b"field-error" in answer.content
+    assert b"field-error" in answer.content and b"gpu-1 is not drained" in answer.content
+    assert re.search(rb"<input[^>]* autofocus", answer.content), "it is far below"
     assert reason.strip().encode() in answer.content
     node.refresh_from_db()
     assert not node.drained
@@ -244,7 +267,8 @@ def test_the_practice_lab_is_labelled_and_goes_at_a_click(
     assert b"Remove the practice lab" not in page
     assert as_alice.post("/practice/remove/").status_code == 403
     assert b"Remove the practice lab" in as_admin.get("/").content
-    assert as_admin.get("/practice/remove/").status_code == 405
+    assert as_admin.get("/practice/remove/").url == "/"
+    assert Node.objects.exists(), "looking changes nothing"
     answer = as_admin.post("/practice/remove/", follow=True)
     assert b"The practice lab is gone." in answer.content
     assert b"This is a practice lab." not in answer.content
