@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Case, IntegerField, Value, When
+from django.db.models import Case, Exists, IntegerField, OuterRef, Value, When
 
 from jobs.lifecycle import ENDED, WAITING
 from portal.models import Job, Node, User
@@ -26,9 +26,11 @@ def open_jobs(*, user: User) -> list[Row]:
 
 
 def ended_jobs(*, user: User) -> list[Row]:
-    """The last jobs that ended: mine, and everybody's while I have none."""
+    """The last jobs and arrays that ended: mine, and everybody's while I have none."""
     found = Job.objects.filter(state__in=ENDED)
-    listed = with_row_parts(folded(found, found, newest=True)).order_by("-ended_at", "-id")
+    goes_on = Exists(Job.objects.filter(array_id=OuterRef("array_id"), state__in=OPEN))
+    listed = with_row_parts(folded(found.exclude(goes_on), found, newest=True))
+    listed = listed.order_by("-ended_at", "-id")
     return rows(listed.filter(owner=user)[:SHOWN], of=found) or rows(listed[:SHOWN], of=found)
 
 

@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs.lifecycle import State
-from portal.models import Node, Project, User
+from portal.models import Job, Node, Project, User
 from tests.portal import cast
 
 
@@ -17,6 +17,15 @@ def test_what_is_free(as_alice: Client, alice: User, project: Project, node: Nod
     assert '<b class="figure">3</b> of 8 free' in page
     assert "<b>3 free</b>, 1 used, 4 out of service" in page
     assert "drained: new &lt;disks&gt;" in page
+
+
+def test_what_the_marks_mean_is_told_where_there_are_gpus(as_alice: Client) -> None:
+    cast.node("login", gpus=0)
+    page = as_alice.get("/").text
+    assert "no GPUs" in page
+    assert 'class="legend"' not in page
+    cast.node("gpu-1")
+    assert 'class="legend"' in as_alice.get("/").text
 
 
 def test_mine_come_first(as_alice: Client, alice: User, bob: User, project: Project) -> None:
@@ -36,6 +45,19 @@ def test_what_ended_of_mine(as_alice: Client, alice: User, bob: User, project: P
     page = as_alice.get("/").content
     assert b"my-old" in page
     assert b"bobs-old" not in page
+
+
+def test_an_array_has_ended_when_all_of_it_has(
+    as_alice: Client, alice: User, project: Project
+) -> None:
+    tasks = cast.array(alice, project, State.COMPLETED, State.FAILED, State.RUNNING, State.PENDING)
+    context = as_alice.get("/").context
+    assert [row.job.array_id for row in context["open_jobs"]] == [tasks[0].pk]
+    assert context["ended_jobs"] == []
+    Job.objects.update(state=State.CANCELLED, ended_at=cast.NOW)
+    context = as_alice.get("/").context
+    assert context["open_jobs"] == []
+    assert [row.job.array_id for row in context["ended_jobs"]] == [tasks[0].pk]
 
 
 def test_a_newcomer_is_told_where_to_begin(as_carol: Client, as_admin: Client) -> None:
