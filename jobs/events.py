@@ -27,6 +27,9 @@ class Cause(StrEnum):
     MEMORY = "memory"
     LAUNCH_FAILED = "launch_failed"
     """Its process could not be started (no such directory, script not executable, ...)."""
+    NOT_BEGUN = "not_begun"
+    """The launch was cut off before anything was started, and nothing will be: it may be given to
+    another node."""
     NODE_RESTARTED = "node_restarted"
     LOST = "lost"
     """Its shepherd was killed, and its processes with it; nobody saw an exit code."""

@@ -76,7 +76,7 @@ def _judge(end: RunEnd, *, many: bool) -> Verdict:
         case Cause.MEMORY:
             state, reason = State.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY
             detail = end.message or f"It used more memory than it had asked for{where}."
-        case Cause.LAUNCH_FAILED:
+        case Cause.LAUNCH_FAILED | Cause.NOT_BEGUN:
             state, reason = State.FAILED, Reason.LAUNCH_FAILURE
             detail = f"It could not be started on {end.node}: {end.message}"
         case Cause.NODE_RESTARTED:

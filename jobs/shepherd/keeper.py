@@ -69,8 +69,8 @@ class Keeper:
         processes.end_descendants(self._reap, self.witness.look, sparing=self.minders)
         if not self.adopts:
             processes.end_marked(run.dir)
-        if run.take("begun", "never.launch_failed"):
-            run.finish("launch_failed", "the launch failed before the run could begin")
+        if run.take("begun", "never.not_begun"):
+            run.finish("not_begun", "its minder was killed before it could begin")
         elif run.read("exit.json") is None:
             how = (
                 "by signal %d" % os.WTERMSIG(status)

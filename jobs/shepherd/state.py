@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 NEVER = "never."
 CAUSES = (
-    "exited", "stopped", "walltime", "memory", "launch_failed", "node_restarted", "lost",
+    "exited", "stopped", "walltime", "memory", "launch_failed", "not_begun", "node_restarted",
+    "lost",
 )  # fmt: skip
 _LATEST = 1e11
 _WHY_NEVER = {
     "stopped": "stopped before it began",
-    "launch_failed": "the launch was cut off before the run could begin; nothing was started",
+    "launch_failed": "the launch could not be prepared; nothing was started",
+    "not_begun": "the launch was cut off before the run could begin; nothing was started",
 }
 
 
@@ -44,8 +46,9 @@ class Look:
 
     @property
     def never_began(self) -> bool:
-        """It was stopped before it could begin."""
-        return self.started is None and self.end is not None and self.end["cause"] == "stopped"
+        """It was stopped, or its launch cut off, before it could begin."""
+        never = ("stopped", "not_begun")
+        return self.started is None and self.end is not None and self.end["cause"] in never
 
 
 def look(run: Run) -> Look:
@@ -61,7 +64,7 @@ def look(run: Run) -> Look:
         if run.spool.is_launching():
             return Look("unknown", "it is just being launched")
         # Whoever takes the link decides. If the launch lives after all, it will see this.
-        run.take("begun", NEVER + "launch_failed")
+        run.take("begun", NEVER + "not_begun")
         begun = run.link("begun") or ""
     if begun.startswith(NEVER):
         cause = begun[len(NEVER) :]

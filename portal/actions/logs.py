@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from jobs.engines.contract import Launch
 from jobs.events import Cause
@@ -80,8 +80,10 @@ def tidy(*, node_id: int, now: datetime) -> int:
     node = Node.objects.filter(pk=node_id).first()
     if node is None:
         return 0
+    over = Q(phase=Allocation.Phase.ENDED, log_kept=True)
+    never_began = Q(phase=Allocation.Phase.VOID, cause=Cause.NOT_BEGUN)
     old = node.allocations.filter(
-        phase=Allocation.Phase.ENDED, log_kept=True, tidied=False, ended_at__lt=now - KEEP_ON_NODE
+        over | never_began, tidied=False, ended_at__lt=now - KEEP_ON_NODE
     )[:200]
     keys = {part.key: part.pk for part in old}
     if not keys:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import DataError, transaction
 
-from jobs.events import GpuSample, Observation, Phase, RunObserved, SystemSample
+from jobs.events import Cause, GpuSample, Observation, Phase, RunObserved, SystemSample
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, hints, live, reach
 from portal.actions import checkpoints, nodes
@@ -117,6 +117,9 @@ def _columns(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -
         return {"phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes}
     absent = run.phase is Phase.ABSENT
     ended_at = times.ours(run.ended_at) or times.now
+    if run.cause is Cause.NOT_BEGUN:
+        message = f"On {part.node.name} {run.message}."
+        return {"phase": Open.VOID, "ended_at": ended_at, "cause": run.cause, "message": message}
     return {
         "phase": Open.ENDED,
         "started_at": started,

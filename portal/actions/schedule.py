@@ -34,11 +34,11 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
         hints.schedule(countdown=0.2)
         return 0
     decided = plan(snapshot.take(), now)
-    starts = decided.starts[:MAX_STARTS]
-    wanted = [*(start.job_id for start in starts), *decided.expired]
+    chosen = decided.starts[:MAX_STARTS]
+    wanted = [*(start.job_id for start in chosen), *decided.expired]
     # Who was cancelled since the snapshot is left alone.
     jobs = Job.objects.filter(state=State.PENDING).only("state", "spec").in_bulk(wanted)
-    starts = [start for start in starts if start.job_id in jobs]
+    starts = [start for start in chosen if start.job_id in jobs]
     _start_all(starts, jobs, now)
     move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
     if explain:

@@ -165,7 +165,7 @@ def test_a_launcher_killed_at_any_point_leaves_a_definite_state(node: Node, tmp_
     for key, run in runs.items():
         if run["phase"] == "absent":
             assert key not in ran
-        elif run["cause"] == "launch_failed":
+        elif run["cause"] == "not_begun":
             assert key not in ran
             assert "nothing was started" in str(run["message"])
         else:
@@ -179,11 +179,11 @@ def test_a_launcher_killed_at_any_point_leaves_a_definite_state(node: Node, tmp_
     assert set(count.read_text().split()) == set(ran) | set(absent)
 
 
-def test_a_launcher_killed_right_after_the_guard_counts_as_failed(node: Node) -> None:
+def test_a_launcher_killed_right_after_the_guard_has_begun_nothing(node: Node) -> None:
     node.launch("true", key="j2.a1.n0")
     node.ended("j2.a1.n0")
     node.run_dir().mkdir()
-    assert (node.observe()["phase"], node.observe()["cause"]) == ("exited", "launch_failed")
+    assert (node.observe()["phase"], node.observe()["cause"]) == ("exited", "not_begun")
     assert node.launch("true")["started_at"] is None
 
 

@@ -68,6 +68,23 @@ def test_a_launch_whose_answer_was_lost_is_not_taken_back(
     assert Allocation.objects.filter(attempt__job=job).count() == 1
 
 
+def test_a_launch_that_was_cut_off_before_anything_began_is_given_back(lab: Lab) -> None:
+    node = lab.node("n1")
+    job = lab.submit("echo here")
+    schedule.schedule(now=timezone.now())
+    first = Allocation.objects.get(attempt__job=job)
+    # As a launcher leaves it that was killed right after its claim.
+    (lab.directory / "n1" / "runs" / first.key).mkdir(parents=True)
+    lab.end(job)
+    first.refresh_from_db()
+    assert (first.phase, first.cause, first.started_at) == ("void", "not_begun", None)
+    assert "nothing was started" in first.message
+    assert (job.state, job.attempts.count()) == ("COMPLETED", 2)
+    assert lab.log(job) == "here\n"
+    Allocation.objects.update(ended_at=timezone.now() - logs.KEEP_ON_NODE * 2)
+    assert logs.tidy(node_id=node.pk, now=timezone.now()) == 2
+
+
 def test_the_log_of_a_run_whose_guard_was_killed_is_brought_home(lab: Lab) -> None:
     node = lab.node("n1")
     job = lab.submit("head -c 300000 /dev/zero | tr '\\0' x; echo end; sleep 600")
