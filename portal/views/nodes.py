@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -47,7 +47,7 @@ def by_post(view: View) -> View:
     def guarded(request: PageRequest, **named: str) -> HttpResponse:
         if request.method == "POST":
             return view(request, **named)
-        return redirect("node", **named) if named else redirect("overview")
+        return redirect(reverse("node", kwargs=named) if named else "overview")
 
     return guarded
 

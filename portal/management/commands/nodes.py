@@ -33,7 +33,10 @@ class Command(StartedCommand):
         )  # fmt: skip
         add.add_argument("--name", help="its name in Carrel (the host's first label)")
         add.add_argument("--partition", help="an existing partition (real nodes' usual one)")
-        add.add_argument("--fingerprint", help="accept the host key only if it is SHA256:...")
+        add.add_argument(
+            "--fingerprint", action="append", default=[], metavar="SHA256:...",
+            help="accept only this host key, unasked; with --jump, one for each machine",
+        )  # fmt: skip
         local = verbs.add_parser("add-local", help="make this machine a node")
         local.add_argument("--name", default="this-machine")
         for verb, help_ in (("probe", "look again at what it has"), ("remove", "forget it"),
@@ -51,9 +54,10 @@ class Command(StartedCommand):
         getattr(self, "_" + options["verb"].replace("-", "_"))(options)
 
     def _add(self, options: dict[str, Any]) -> None:
-        jump = self._confirmed_hops(options["jump"])
+        accepted = options["fingerprint"]
+        jump = self._confirmed_hops(options["jump"], accepted)
         host, port = options["host"], options["port"]
-        key = self._confirm(host, port, jump, options["fingerprint"])
+        key = self._confirm(host, port, jump, accepted)
         node = self._made(
             name=options["name"] or host.partition(".")[0], host=host, port=port,
             login=options["user"], host_key=key, jump=jump,
@@ -61,7 +65,7 @@ class Command(StartedCommand):
         )  # fmt: skip
         self._tell(node)
 
-    def _confirmed_hops(self, given: list[str]) -> list[dict[str, Any]]:
+    def _confirmed_hops(self, given: list[str], accepted: list[str]) -> list[dict[str, Any]]:
         hops: list[dict[str, Any]] = []
         for text in given:
             user, at, place = text.rpartition("@")
@@ -69,24 +73,25 @@ class Command(StartedCommand):
             if not (at and user and host) or not (port or "22").isdigit():
                 raise CommandError(f"--jump: {text!r} should be USER@HOST or USER@HOST:PORT")
             number = int(port or 22)
-            key = self._confirm(host, number, hops, None)
+            key = self._confirm(host, number, hops, accepted)
             hops.append({"host": host, "port": number, "user": user, "host_key": key})
         return hops
 
     def _confirm(
-        self, host: str, port: int, jump: list[dict[str, Any]], expected: str | None
+        self, host: str, port: int, jump: list[dict[str, Any]], accepted: list[str]
     ) -> str:
-        """The host's key as one line, once a person has said that it is the right one."""
+        """The host's key as one line, if it is among those accepted or a person says yes to it."""
         try:
             key = actions.scan(host=host, port=port, jump=jump)
         except NodeError as error:
             raise CommandError(f"{error.message} {error.advice}") from error
         self.stdout.write(f"{host}:{port} shows the {key.kind} key {key.fingerprint}")
-        if expected is not None:
-            if expected != key.fingerprint:
-                raise CommandError(f"--fingerprint: that is not {expected}; nothing was added")
-        elif input("Is that the machine's own key? [yes/no] ").strip().lower() != "yes":
-            raise CommandError("nothing was added")
+        if not accepted:
+            _ask()
+        elif key.fingerprint not in accepted:
+            raise CommandError(
+                f"--fingerprint: that is not {' or '.join(accepted)}; nothing was added"
+            )
         return key.line
 
     def _add_local(self, options: dict[str, Any]) -> None:
@@ -154,6 +159,19 @@ class Command(StartedCommand):
         )
         for note in node.notes:
             self.stdout.write(f"  note: {note}")
+
+
+def _ask() -> None:
+    """Returns when somebody says yes. Raises `CommandError` else."""
+    try:
+        answer = input("Is that the machine's own key? [yes/no] ")
+    except EOFError as error:
+        raise CommandError(
+            "nothing was added: nobody is there to answer. Compare the key with what the machine "
+            "says at its console, then give it as --fingerprint SHA256:..."
+        ) from error
+    if answer.strip().lower() != "yes":
+        raise CommandError("nothing was added")
 
 
 def _node(name: str) -> Node:
