@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -147,3 +150,22 @@ def test_ended_runs_are_collected_and_others_kept(node: Node) -> None:
     eventually(lambda: not node.run_dir().exists(), "it is gone")
     assert node.observe()["phase"] == "absent"
     assert sorted(path.name for path in node.spool.iterdir() if "collected" in path.name) == []
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_run_that_filled_the_disk_can_be_stopped(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
+    try:
+        node = Node(disk / "spool")
+        full = disk / "full"
+        node.launch(f"cat /dev/zero >{full}; echo full; sleep 600", log_cap_bytes=1000)
+        eventually(lambda: os.statvfs(disk).f_bavail == 0, "the disk is full")
+        node.stop(grace_s=1)
+        eventually(lambda: not processes_with("j1.a1.n0/script"), "its processes are gone")
+        full.unlink()
+        assert node.ended()["cause"] == "stopped"
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
