@@ -111,6 +111,21 @@ def test_every_page_says_that_this_is_practice(carrel: Carrel, visitor: Visitor)
     assert visitor.complaints == []
 
 
+def test_a_drain_without_a_reason_shows_where_it_is_missing(visitor: Visitor) -> None:
+    page = visitor.page
+    page.goto("/nodes/practice-1/")
+    page.get_by_role("button", name="Drain practice-1").click()
+    expect(page.get_by_role("alert")).to_contain_text("practice-1 is not drained")
+    reason = page.get_by_label("Why")
+    expect(reason).to_be_focused()
+    expect(reason).to_be_in_viewport()
+    page.goto(page.url)
+    expect(page).to_have_url(re.compile("/nodes/practice-1/$"))
+    # A browser tells of the answer's status 422, which is ours and meant.
+    visitor.complaints[:] = [said for said in visitor.complaints if "status of 422" not in said]
+    assert visitor.complaints == []
+
+
 def test_healthz_names_a_worker_that_hangs(carrel: Carrel) -> None:
     carrel.wait_until_well()
     worker = carrel.pid("worker")
