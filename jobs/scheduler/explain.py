@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.fit import count, gpus, listed, memory
@@ -18,9 +18,11 @@ from jobs.spec import Resources
 class Blocker:
     """The job that a partition's queue waits behind."""
 
-    job_id: int
+    label: str
     asked: Resources
     opening: Opening | None
+    rivals: tuple[str, ...] = ()
+    """Jobs before it that wait for something else, and may take that opening after all."""
 
 
 def clock(moment: datetime, now: datetime) -> str:
@@ -32,14 +34,18 @@ def clock(moment: datetime, now: datetime) -> str:
     return f"{local:%H:%M} {local:%Z}".strip() + day
 
 
-def jobs_named(ids: Iterable[int]) -> str:
-    """`job 17`, `jobs 17 and 18`, `jobs 17, 18 and 3 more`."""
-    found = sorted(set(ids))
-    if len(found) == 1:
-        return f"job {found[0]}"
-    if len(found) <= 3:
-        return f"jobs {', '.join(map(str, found[:-1]))} and {found[-1]}"
-    return f"jobs {found[0]}, {found[1]} and {len(found) - 2} more"
+def _latest(moment: datetime, now: datetime) -> str:
+    """As `clock`, but never told too early: a minute that has begun counts as over."""
+    return clock(moment + timedelta(minutes=1, microseconds=-1), now)
+
+
+def jobs_named(labels: Sequence[str]) -> str:
+    """`job 17`, `jobs 17 and 18_2`, `jobs 17, 18_2 and 3 others`."""
+    if len(labels) == 1:
+        return f"job {labels[0]}"
+    if len(labels) <= 3:
+        return f"jobs {', '.join(labels[:-1])} and {labels[-1]}"
+    return f"jobs {labels[0]}, {labels[1]} and {len(labels) - 2} others"
 
 
 def held(job: Pending) -> Explanation:
@@ -51,29 +57,30 @@ def held(job: Pending) -> Explanation:
     return Explanation(job.hold_reason, detail)
 
 
-def dependency_never(job: Pending) -> Explanation:
+def dependency_never(others: Sequence[str]) -> Explanation:
     """What it waits for ended otherwise than it asked."""
-    who = jobs_named(job.waits_for) if job.waits_for else "a job"
+    who = jobs_named(others) if others else "a job"
     return Explanation(
         Reason.DEPENDENCY_NEVER,
-        f"It waits for {who}, which did not end the way it asks for. It can never start: "
-        "cancel it, or submit it again without the dependency.",
+        f"It waits for {who}, which did not end the way it asks for: it can never start.",
     )
 
 
-def dependency(job: Pending, ends: Mapping[int, datetime], now: datetime) -> Explanation:
-    """`ends` tells when running jobs end at the latest."""
-    if not job.waits_for:
+def dependency(
+    others: Sequence[str], ends: Sequence[datetime | None], now: datetime
+) -> Explanation:
+    """`ends` tells of each of the others when it ends at the latest, None where not known."""
+    if not others:
         return Explanation(Reason.DEPENDENCY, "Waits for other jobs to end.")
-    detail = f"Waits for {jobs_named(job.waits_for)} to end"
-    if all(job_id in ends for job_id in job.waits_for):
-        last = max(ends[job_id] for job_id in job.waits_for)
-        detail += f", by {clock(last, now)} at the latest" if last > now else ", due any moment"
-    elif any(job_id in ends for job_id in job.waits_for):
-        running = sum(job_id in ends for job_id in job.waits_for)
-        detail += f"; {running} of {len(job.waits_for)} {'runs' if running == 1 else 'run'} now"
-    else:
-        detail += "; not started yet" if len(job.waits_for) == 1 else "; none has started yet"
+    detail = f"Waits for {jobs_named(others)} to end"
+    known = [end for end in ends if end is not None]
+    if len(known) == len(others):
+        last = max(known)
+        detail += f", by {_latest(last, now)} at the latest" if last > now else ", due any moment"
+    elif known:
+        detail += f"; {len(known)} of {len(others)} {'runs' if len(known) == 1 else 'run'} now"
+    elif len(others) > 1:
+        detail += "; not all of them have started"
     return Explanation(Reason.DEPENDENCY, f"{detail}.")
 
 
@@ -86,7 +93,7 @@ def array_limit(limit: int, first_end: datetime | None, now: datetime) -> Explan
     """As many of its array run as may run at once."""
     detail = f"Its array may run {count(limit, 'task')} at once (%{limit}), and so many run now."
     if first_end is not None and first_end > now:
-        detail += f" The next one ends by {clock(first_end, now)} at the latest."
+        detail += f" The next one ends by {_latest(first_end, now)} at the latest."
     return Explanation(Reason.ARRAY_LIMIT, detail)
 
 
@@ -102,7 +109,7 @@ def never_fits(refusal: str) -> Explanation:
     """The lab has changed since it was submitted."""
     return Explanation(
         Reason.BAD_CONSTRAINTS,
-        f"It {refusal}. It cannot start unless such a node is added: cancel it and ask for less.",
+        f"It {refusal}. It cannot start unless such a node is added.",
     )
 
 
@@ -136,11 +143,11 @@ def unavailable(nodes: Iterable[Node]) -> str:
 
 
 def resources(
-    asked: Resources, rooms: Sequence[Room], found: Opening | None, away: Sequence[Node],
-    now: datetime,
-) -> Explanation:  # fmt: skip
+    first: Blocker, rooms: Sequence[Room], away: Sequence[Node], now: datetime
+) -> Explanation:
     """First in line, but what it needs is not free on `rooms`, which could hold it."""
-    detail = f"Needs {need(asked)}; {_shortage(asked, rooms)}. {_outlook(asked, found, now)}"
+    asked = first.asked
+    detail = f"Needs {need(asked)}; {_shortage(asked, rooms)}. {_outlook(first, now)}"
     if away:
         detail += f" Could hold it too, but takes no jobs now: {unavailable(away)}."
     return Explanation(Reason.RESOURCES, detail)
@@ -150,13 +157,23 @@ def priority(ahead: int, blocker: Blocker, now: datetime) -> Explanation:
     """Somebody submitted earlier and still waits for resources."""
     waits = f"waits for {need(blocker.asked)}"
     if blocker.opening is not None and blocker.opening.at > now:
-        waits += f", free by {clock(blocker.opening.at, now)} at the latest"
+        waits += f", free {_by(blocker.opening.at, blocker.rivals, now)}"
     if ahead == 1:
-        return Explanation(Reason.PRIORITY, f"Job {blocker.job_id} is ahead of it and {waits}.")
+        return Explanation(Reason.PRIORITY, f"Job {blocker.label} is ahead of it and {waits}.")
     return Explanation(
         Reason.PRIORITY,
-        f"{ahead} jobs are ahead of it; the next, job {blocker.job_id}, {waits}.",
+        f"{ahead} jobs are ahead of it; the next, job {blocker.label}, {waits}.",
     )
+
+
+def _by(moment: datetime, rivals: Sequence[str], now: datetime) -> str:
+    """A promise only where nobody is left who could still go first."""
+    when = f"by {_latest(moment, now)}"
+    if not rivals:
+        return f"{when} at the latest"
+    if len(rivals) == 1:
+        return f"{when} unless job {rivals[0]}, submitted earlier, starts there first"
+    return f"{when} unless one of {len(rivals)} jobs submitted earlier starts there first"
 
 
 def need(asked: Resources) -> str:
@@ -221,18 +238,20 @@ def _closest(asked: Resources, rooms: Sequence[Room]) -> str:
     return f"the closest, {best.node.name}, has only {' and '.join(lacks(best))} free"
 
 
-def _outlook(asked: Resources, found: Opening | None, now: datetime) -> str:
+def _outlook(first: Blocker, now: datetime) -> str:
+    asked, found = first.asked, first.opening
     if found is None:
         return "When that will be free is not known."
-    who = jobs_named(end.job_id for end in found.endings)
+    leaving = sorted({(end.job_id, end.label) for end in found.endings})
+    several = len(leaving) > 1
+    who = jobs_named([label for _, label in leaving])
     who = who[0].upper() + who[1:]
-    several = len({end.job_id for end in found.endings}) > 1
     where = listed(found.nodes, 3)
     if found.at <= now:
         return f"{who} {'are' if several else 'is'} past the time limit and about to leave {where}."
-    when = f"by {clock(found.at, now)} at the latest"
+    when = _by(found.at, first.rivals, now)
     freed = sum(len(end.gpus) for end in found.endings)
-    if asked.nodes > 1:
+    if asked.nodes > 1 or first.rivals:
         return f"{who} {'make' if several else 'makes'} room for it {when}."
     if asked.gpus_per_node and freed:
         return f"{who} {'free' if several else 'frees'} {count(freed, 'GPU')} on {where} {when}."

@@ -17,6 +17,7 @@ class Ending:
 
     at: datetime
     job_id: int
+    label: str
     node_id: int
     gpus: tuple[Gpu, ...]
     cpus: int
@@ -39,6 +40,7 @@ def endings(running: Iterable[Running], rooms: Iterable[Room]) -> list[Ending]:
         Ending(
             at=job.ends_by,
             job_id=job.id,
+            label=job.label,
             node_id=node_id,
             gpus=tuple(gpu for gpu in by_node[node_id].gpus if gpu.job_id == job.id),
             cpus=job.cpus_per_node,

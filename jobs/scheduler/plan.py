@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import cached_property
 
+from jobs.lifecycle import Reason
 from jobs.scheduler import explain
 from jobs.scheduler.fit import (
     gpu_count,
@@ -22,7 +24,7 @@ from jobs.scheduler.fit import (
     is_allowed,
     refuse,
 )
-from jobs.scheduler.forecast import Ending, endings, opening
+from jobs.scheduler.forecast import Ending, Opening, endings, opening
 from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import (
     DependencyState,
@@ -36,6 +38,9 @@ from jobs.scheduler.snapshot import (
 )
 from jobs.spec import Resources
 
+_FINAL = (Reason.DEPENDENCY_NEVER, Reason.BAD_CONSTRAINTS)
+"""Who waits so will not start, whatever others do."""
+
 
 def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """Decide for every pending job. `now` has a time zone; sentences give times in it.
@@ -44,7 +49,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """
     queues = _queues(snapshot)
     arrays = _Arrays(snapshot.running)
-    ends = {job.id: job.ends_by for job in snapshot.running}
+    others = _Others(snapshot)
     starts: list[Start] = []
     expired: list[int] = []
     explanations: dict[int, Explanation] = {}
@@ -52,9 +57,9 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         if misses_deadline(job, now):
             expired.append(job.id)
             continue
-        why = _own_wait(job, ends, arrays, now)
+        queue = queues.get(job.partition)
+        why = _own_wait(job, others, arrays, now)
         if why is None:
-            queue = queues.get(job.partition)
             found = queue.serve(job, now) if queue else explain.no_nodes(job.partition)
             if isinstance(found, Start):
                 starts.append(found)
@@ -62,6 +67,8 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
                 continue
             why = found
         explanations[job.id] = why
+        if queue is not None and why.reason not in _FINAL:
+            queue.passed.append(job)
     return Plan(tuple(starts), explanations, tuple(expired))
 
 
@@ -73,21 +80,44 @@ def misses_deadline(job: Pending, now: datetime) -> bool:
     return earliest + timedelta(seconds=job.walltime_s) > job.deadline_at
 
 
-def _own_wait(
-    job: Pending, ends: dict[int, datetime], arrays: _Arrays, now: datetime
-) -> Explanation | None:
+def _own_wait(job: Pending, others: _Others, arrays: _Arrays, now: datetime) -> Explanation | None:
     """What the job waits for that has nothing to do with the others in the queue."""
     if job.held:
         return explain.held(job)
     if job.dependency is DependencyState.NEVER:
-        return explain.dependency_never(job)
+        return explain.dependency_never(others.named(job.waits_for))
     if job.dependency is DependencyState.WAITING:
-        return explain.dependency(job, ends, now)
+        ends = [others.ends.get(job_id) for job_id in job.waits_for]
+        return explain.dependency(others.named(job.waits_for), ends, now)
     if job.begin_at is not None and job.begin_at > now:
         return explain.begin_time(job.begin_at, now)
     if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
         return explain.array_limit(job.array_limit, arrays.first_end(job.array_id), now)
     return None
+
+
+class _Others:
+    """The jobs that jobs wait for, and when they end. By its own id an array is meant as a whole,
+    which is how a dependency names it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._jobs: tuple[Pending | Running, ...] = (*snapshot.pending, *snapshot.running)
+        self.ends = {job.id: job.ends_by for job in snapshot.running}
+        """Those whose end is known, at the latest then."""
+        for job in snapshot.running:
+            if job.array_id is not None:
+                end = self.ends.get(job.array_id, job.ends_by)
+                self.ends[job.array_id] = max(end, job.ends_by)
+        for waiting in snapshot.pending:
+            if waiting.array_id is not None:
+                self.ends.pop(waiting.array_id, None)
+
+    @cached_property
+    def _labels(self) -> dict[int, str]:
+        return {job.id: job.label for job in self._jobs if job.array_id != job.id}
+
+    def named(self, ids: Iterable[int]) -> list[str]:
+        return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 
 
 class _Arrays:
@@ -115,6 +145,8 @@ class _Queue:
     def __init__(self, nodes: Iterable[Node], running: Iterable[Running]) -> None:
         self.rooms = sorted(map(Room, nodes), key=lambda room: room.order)
         self.ends: list[Ending] = endings(running, self.rooms)
+        self.passed: list[Pending] = []
+        """Who waits for something else, in order; whoever comes before the blocker goes first."""
         self.waiting = 0
         self.blocker: explain.Blocker | None = None
         self._usable: dict[object, list[tuple[Room, int]]] = {}
@@ -184,16 +216,27 @@ class _Queue:
         for (room, gpus), part in zip(before, placements, strict=True):
             held = tuple(gpus[uuid] for uuid in part.gpu_uuids)
             self.ends.append(
-                Ending(ends_by, job.id, room.node.id, held, part.cpus, part.memory_mib)
+                Ending(ends_by, job.id, job.label, room.node.id, held, part.cpus, part.memory_mib)
             )
         return Start(job.id, placements)
 
     def _block(self, job: Pending, now: datetime) -> Explanation:
         ready = self._ready(job.resources)
         found = opening(job.resources, ready, self.ends)
-        self.blocker = explain.Blocker(job.id, job.resources, found)
+        rivals = self._rivals(found) if found is not None else ()
+        self.blocker = explain.Blocker(job.label, job.resources, found, rivals)
         away = [room.node for room in self._able[job.resources] if room.node.unavailable]
-        return explain.resources(job.resources, ready, found, away, now)
+        return explain.resources(self.blocker, ready, away, now)
+
+    def _rivals(self, found: Opening) -> tuple[str, ...]:
+        """Those before the blocker that may still be ready in time to start there first."""
+        ready = [job for job in self.passed if job.begin_at is None or job.begin_at < found.at]
+        fitting = {
+            asked
+            for asked in {job.resources for job in ready}
+            if any(room.node.name in found.nodes for room in self._able_rooms(asked))
+        }
+        return tuple(job.label for job in ready if job.resources in fitting)
 
 
 def _queues(snapshot: Snapshot) -> dict[str, _Queue]:

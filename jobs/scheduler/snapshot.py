@@ -10,6 +10,11 @@ from jobs.lifecycle import Reason
 from jobs.spec import Resources
 
 
+def label(job_id: int, array_id: int | None, array_index: int | None) -> str:
+    """`17`, or `17_3` for index 3 of array 17, as in Slurm."""
+    return str(job_id) if array_id is None or array_index is None else f"{array_id}_{array_index}"
+
+
 class DependencyState(StrEnum):
     """What a job's dependencies come to, taken together."""
 
@@ -68,8 +73,15 @@ class Pending:
     deadline_at: datetime | None = None
     dependency: DependencyState = DependencyState.NONE
     waits_for: tuple[int, ...] = ()
+    """Jobs, or arrays by their ids: those not ended yet, or those that ended otherwise (NEVER)."""
     array_id: int | None = None
     array_limit: int | None = None
+    array_index: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return label(self.id, self.array_id, self.array_index)
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,12 @@ class Running:
     array_id: int | None = None
     cpus_per_node: int = 0
     memory_mib_per_node: int = 0
+    array_index: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return label(self.id, self.array_id, self.array_index)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from django.db import models, transaction
 
 from jobs import lifecycle
 from jobs.lifecycle import Reason, State
+from jobs.scheduler.snapshot import label
 from portal import live
 from portal.models.event import Event
 from portal.models.rows import update_each
@@ -96,7 +97,7 @@ class Job(models.Model):
     @property
     def label(self) -> str:
         """`17`, or `17_3` for index 3 of array 17, as in Slurm."""
-        return str(self.pk) if self.array_id is None else f"{self.array_id}_{self.array_index}"
+        return label(self.pk, self.array_id, self.array_index)
 
     @property
     def gpus(self) -> int:

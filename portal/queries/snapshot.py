@@ -42,6 +42,7 @@ class Waiting(NamedTuple):
     held: bool
     reason: str
     array_id: int | None
+    array_index: int | None
 
 
 class Held(NamedTuple):
@@ -71,7 +72,7 @@ def asked(row: Job, spec: JobSpec) -> tuple[Pending, ...]:
     tasks = len(spec.array.indices) if spec.array else 1
     waits = Waiting(
         LAST_ID - tasks, row.owner_id, row.name, row.partition.name, row.submitted_at,
-        row.walltime_s, row.held, row.reason, row.array_id,
+        row.walltime_s, row.held, row.reason, row.array_id, row.array_index,
     )  # fmt: skip
     earlier = _earlier_singletons([waits], {waits.pk: spec})
     first = _waiting(waits, spec, _states([spec]), earlier.get(waits.pk, ()))
@@ -146,9 +147,10 @@ def _running(held: list[Held]) -> tuple[Running, ...]:
             array_id=array_id,
             cpus_per_node=max(part.cpus for part in places[pk]),
             memory_mib_per_node=max(part.memory_mib for part in places[pk]),
+            array_index=array_index,
         )
-        for pk, started_at, walltime_s, array_id in jobs.values_list(
-            "pk", "started_at", "walltime_s", "array_id"
+        for pk, started_at, walltime_s, array_id, array_index in jobs.values_list(
+            "pk", "started_at", "walltime_s", "array_id", "array_index"
         )
         if pk in places
     )
@@ -184,10 +186,11 @@ def _waiting(
     row: Waiting, spec: JobSpec, states: dict[int, list[str]], singles: tuple[int, ...]
 ) -> Pending:
     judged = [(wait, _judge(wait, states, singles)) for wait in spec.dependencies]
-    open_ids = {
+    together = _together([state for _, state in judged])
+    in_the_way = {
         job_id
         for wait, state in judged
-        if state is DependencyState.WAITING
+        if state is together and state is not DependencyState.MET
         for job_id in ([wait.job_id] if wait.job_id else singles)
     }
     return Pending(
@@ -200,10 +203,11 @@ def _waiting(
         hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
         begin_at=spec.begin_at,
         deadline_at=spec.deadline_at,
-        dependency=_together([state for _, state in judged]),
-        waits_for=tuple(sorted(open_ids)),
+        dependency=together,
+        waits_for=tuple(sorted(in_the_way)),
         array_id=row.array_id,
         array_limit=spec.array.limit if spec.array else None,
+        array_index=row.array_index,
     )
 
 

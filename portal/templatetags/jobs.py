@@ -53,9 +53,8 @@ _ADVICE = {
 }
 _CUT_SHORT = (Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY, Reason.NODE_RESTARTED, Reason.RUN_LOST)
 """Of these, a relaunch can go on where the job was."""
-_JOBS_NAMED = re.compile(
-    r"\b[Jj]obs? [0-9]{1,18}\b(?:, [0-9]{1,18}\b)*(?: and [0-9]{1,18}\b(?! more))?"
-)
+_LABEL = r"[0-9]{1,18}(?:_[0-9]{1,9})?\b"
+_JOBS_NAMED = re.compile(rf"\b[Jj]obs? {_LABEL}(?:, {_LABEL})*(?: and {_LABEL}(?! others))?")
 _EVENTS = {
     "submitted": "Submitted",
     "cancel": "Its end was asked for",
@@ -72,16 +71,21 @@ def why_waiting(job: Job) -> str:
 
 @register.filter
 def linked_jobs(sentence: str) -> SafeString:
-    """The sentence with the jobs it names as links: `job 17`, `jobs 17, 18 and 3 more`."""
+    """The sentence with the jobs it names as links: `job 17`, `jobs 17, 18_2 and 3 others`."""
     pieces = []
     done = 0
     for named in _JOBS_NAMED.finditer(sentence):
-        for found in re.finditer(r"[0-9]+", named[0]):
+        for found in re.finditer(_LABEL, named[0]):
             start, end = (named.start() + place for place in found.span())
-            pieces.append((sentence[done:start], reverse("job", args=[found[0]]), found[0]))
+            pieces.append((sentence[done:start], _job_url(found[0]), found[0]))
             done = end
     links = format_html_join("", '{}<a href="{}">{}</a>', pieces)
     return format_html("{}{}", links, sentence[done:])
+
+
+def _job_url(label: str) -> str:
+    number, is_task, index = label.partition("_")
+    return reverse("task", args=[number, index]) if is_task else reverse("job", args=[number])
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""What the buttons of an array do; its page is the list of its tasks (`portal.views.queue`)."""
+"""An array's buttons, and its tasks by label; its page is a list (`portal.views.queue`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.scheduler.fit import count
 from portal.actions.cancel import Cancelled, cancel_array
@@ -16,6 +16,15 @@ from portal.actions.hold import hold_array, release_array
 from portal.models import Job
 from portal.queries import arrays, rights
 from portal.views.requests import PageRequest
+
+
+@require_safe
+def task(request: PageRequest, array_id: int, index: int) -> HttpResponse:
+    """The page of one of its tasks, by the label that people and sentences call it by."""
+    found = Job.objects.filter(array_id=array_id, array_index=index).first()
+    if found is None:
+        raise Http404(f"There is no job {array_id}_{index}.")
+    return redirect("job", pk=found.pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -86,6 +95,7 @@ def _opened(array_id: int) -> HttpResponse:
 
 
 urlpatterns = [
+    path("jobs/<int:array_id>_<int:index>/", task, name="task"),
     path("arrays/<int:array_id>/cancel/", cancel_page, name="cancel-array"),
     path("arrays/<int:array_id>/hold/", hold, name="hold-array"),
     path("arrays/<int:array_id>/release/", release, name="release-array"),

@@ -65,6 +65,108 @@ SENTENCES: dict[
             )
         },
     ),
+    "seconds count": (
+        [node(1, used={17: 4})],
+        [Running(17, NOW + timedelta(minutes=125, seconds=1), (1,))],
+        [pending(1, 1)],
+        {
+            1: (
+                Reason.RESOURCES,
+                "Needs 1 GPU on one node; none is free. "
+                "Job 17 frees 4 GPUs on n1 by 14:06 UTC at the latest.",
+            )
+        },
+    ),
+    "an array's next task may go first": (
+        [node(1, used={17: 2, 4: 2})],
+        [running(17, 125, 1), running(4, 125, 1, array_id=4, array_index=0)],
+        [
+            pending(5, 2, array_id=4, array_index=1, array_limit=1),
+            pending(6, 4),
+            pending(7, 1),
+        ],
+        {
+            5: (
+                Reason.ARRAY_LIMIT,
+                "Its array may run 1 task at once (%1), and so many run now. "
+                "The next one ends by 14:05 UTC at the latest.",
+            ),
+            6: (
+                Reason.RESOURCES,
+                "Needs 4 GPUs on one node; none is free. Jobs 4_0 and 17 make room for it "
+                "by 14:05 UTC unless job 4_1, submitted earlier, starts there first.",
+            ),
+            7: (
+                Reason.PRIORITY,
+                "Job 6 is ahead of it and waits for 4 GPUs on one node, free "
+                "by 14:05 UTC unless job 4_1, submitted earlier, starts there first.",
+            ),
+        },
+    ),
+    "who can go first, and who cannot": (
+        [node(1, used={17: 4}), node(2, 0, cpus=1, cpus_free=0)],
+        [running(17, 125, 1)],
+        [
+            pending(1, 1, held=True),
+            pending(2, 1, begin_at=NOW + HOUR),
+            pending(3, 1, begin_at=NOW + 3 * HOUR),
+            pending(4, 1, dependency=DependencyState.NEVER, waits_for=(16,)),
+            pending(5, 1, partition="other", held=True),
+            pending(6, 1, only_nodes=("n2",)),
+            pending(7, 1),
+            pending(8, 1, held=True),
+        ],
+        {
+            1: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            2: (Reason.BEGIN_TIME, "Asked to start no earlier than 13:00 UTC."),
+            3: (Reason.BEGIN_TIME, "Asked to start no earlier than 15:00 UTC."),
+            4: (
+                Reason.DEPENDENCY_NEVER,
+                "It waits for job 16, which did not end the way it asks for: it can never start.",
+            ),
+            5: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            6: (
+                Reason.BAD_CONSTRAINTS,
+                "It asks for 1 GPU; partition gpu has no GPUs. "
+                "It cannot start unless such a node is added.",
+            ),
+            7: (
+                Reason.RESOURCES,
+                "Needs 1 GPU on one node; none is free. Job 17 makes room for it by 14:05 UTC "
+                "unless one of 2 jobs submitted earlier starts there first.",
+            ),
+            8: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+        },
+    ),
+    "many, and tasks by their labels": (
+        [node(1, used={3: 1, 8: 1, 9: 1, 10: 1})],
+        [running(8, 125, 1, array_id=4, array_index=4)]
+        + [running(number, 100, 1) for number in (3, 9, 10)],
+        [pending(20, 4), pending(21, dependency=DependencyState.WAITING, waits_for=(4, 8))],
+        {
+            20: (
+                Reason.RESOURCES,
+                "Needs 4 GPUs on one node; none is free. "
+                "Jobs 3, 4_4 and 2 others free 4 GPUs on n1 by 14:05 UTC at the latest.",
+            ),
+            21: (
+                Reason.DEPENDENCY,
+                "Waits for jobs 4 and 4_4 to end, by 14:05 UTC at the latest.",
+            ),
+        },
+    ),
+    "an array as a whole ends with its last task": (
+        [node(1, used={4: 1})],
+        [running(4, 125, 1, array_id=4, array_index=0)],
+        [
+            pending(5, held=True, array_id=4, array_index=1),
+            pending(6, dependency=DependencyState.WAITING, waits_for=(4,)),
+        ],
+        {
+            5: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            6: (Reason.DEPENDENCY, "Waits for job 4 to end."),
+        },
+    ),
     "a job past its limit": (
         [node(1, used={17: 4})],
         [running(17, -1, 1)],
@@ -136,8 +238,7 @@ SENTENCES: dict[
             5: (Reason.DEPENDENCY, "Waits for jobs 1, 2 and 17 to end; 1 of 3 runs now."),
             6: (
                 Reason.DEPENDENCY_NEVER,
-                "It waits for job 16, which did not end the way it asks for. It can never start: "
-                "cancel it, or submit it again without the dependency.",
+                "It waits for job 16, which did not end the way it asks for: it can never start.",
             ),
             7: (
                 Reason.ARRAY_LIMIT,
@@ -179,7 +280,7 @@ SENTENCES: dict[
             3: (
                 Reason.BAD_CONSTRAINTS,
                 "It asks for 6 GPUs on one node; the largest node (n2) has 4. "
-                "It cannot start unless such a node is added: cancel it and ask for less.",
+                "It cannot start unless such a node is added.",
             ),
         },
     ),

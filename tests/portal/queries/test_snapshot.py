@@ -34,3 +34,17 @@ def test_a_job_about_to_start_has_its_walltime_before_it(
     Attempt.objects.update(started_at=cast.NOW)
     (running,) = snapshot.take().running
     assert running.ends_by == cast.NOW + timedelta(seconds=waited.walltime_s)
+
+
+def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain(
+    alice: User, project: Project
+) -> None:
+    failed = cast.job(alice, project, state=State.FAILED)
+    well = cast.job(alice, project, state=State.COMPLETED)
+    waiting = cast.array(alice, project, State.PENDING)[0]
+    job = cast.job(alice, project)
+    waits = [{"kind": "afterok", "job_id": other.pk} for other in (failed, well, waiting)]
+    Job.objects.filter(pk=job.pk).update(spec={"name": "train", "dependencies": waits})
+    taken = {pending.id: pending for pending in snapshot.take().pending}
+    assert taken[job.pk].waits_for == (failed.pk,)
+    assert (taken[job.pk].label, taken[waiting.pk].label) == (str(job.pk), f"{waiting.pk}_1")

@@ -13,14 +13,15 @@ from portal.templatetags.jobs import linked_jobs
         ("Job 17 is ahead of it and waits for 2 GPUs on one node.", ["17"]),
         ("3 jobs are ahead of it; the next, job 12, waits for 4 nodes with 8 GPUs each.", ["12"]),
         ("Needs 2 GPUs; 1 is free. Jobs 3, 41 and 5 free 2 GPUs on n1.", ["3", "41", "5"]),
-        ("Waits for jobs 17, 18 and 13 more to end; 2 of 15 run now.", ["17", "18"]),
+        ("Waits for jobs 17, 18_3 and 13 others to end; 2 of 15 run now.", ["17", "18_3"]),
+        ("Jobs 4_0 and 4_12 make room for it unless job 5_1 starts.", ["4_0", "4_12", "5_1"]),
         ("Needs 2 GPUs on one node; none is free.", []),
     ],
 )
 def test_the_jobs_a_sentence_names_are_links(sentence: str, linked: list[str]) -> None:
     shown = str(linked_jobs(sentence))
-    for pk in linked:
-        shown = shown.replace(f'<a href="/jobs/{pk}/">{pk}</a>', pk, 1)
+    for label in linked:
+        shown = shown.replace(f'<a href="/jobs/{label}/">{label}</a>', label, 1)
     assert shown == sentence
 
 

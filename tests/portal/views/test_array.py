@@ -197,3 +197,13 @@ def test_the_tabs_count_the_arrays_tasks(
     assert counts(as_alice, f"?array={head.pk}") == (4, 4, 1, 3)
     assert counts(as_bob, f"?array={head.pk}&state=ended") == (4, 0, 1, 3)
     assert counts(as_alice, "?array=999999") == (0, 0, 0, 0)
+
+
+def test_a_task_is_found_by_its_label(as_alice: Client, head: Job) -> None:
+    third = Job.objects.get(array_id=head.pk, array_index=2)
+    assert as_alice.get(f"/jobs/{head.pk}_2/")["Location"] == f"/jobs/{third.pk}/"
+
+
+@pytest.mark.parametrize("label", ["{}_99", "4711_0", "{}_99999999999999999999999"])
+def test_no_such_task(as_alice: Client, head: Job, label: str) -> None:
+    assert as_alice.get(f"/jobs/{label.format(head.pk)}/").status_code == 404
