@@ -108,10 +108,10 @@ class SubmitForm(forms.Form):
         """A list to choose from; what was typed or submitted before stays, known or not."""
         value = self.data.get(name) if self.is_bound else self.initial.get(name)
         unknown = [value] if value and value not in found else []
-        default = found[0] if found else "none yet"
+        default = f"{found[0]} (the usual)" if found else "none yet"
         self.fields[name].widget = forms.Select(
             choices=[
-                ("", f"{default} (the usual)"),
+                ("", default),
                 *((item, item) for item in found + unknown),
             ]
         )

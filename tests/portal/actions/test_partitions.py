@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import Client
 from django.utils import timezone
 
 from jobs.practice import machines
@@ -96,3 +100,26 @@ def test_an_administrators_choice_stays(db: None) -> None:
     Partition.objects.filter(pk=big.pk).update(is_default=True)
     assert real("big-2").partition == big
     assert default_partition() == big
+
+
+def test_nodes_added_at_once_choose_one_default(transactional_db: None) -> None:
+    parts = [Partition.objects.create(name=f"p{number}") for number in range(4)]
+    gate = threading.Barrier(len(parts), timeout=20)
+
+    def add(partition: Partition) -> None:
+        gate.wait()
+        try:
+            real(f"node-in-{partition}", partition)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(parts)) as threads:
+        list(threads.map(add, parts))
+    assert Node.objects.count() == len(parts)
+    assert Partition.objects.filter(is_default=True).count() == 1
+
+
+def test_the_form_says_so_where_there_is_no_partition(as_alice: Client) -> None:
+    page = as_alice.get("/jobs/new/").text
+    choices = page[page.index('id="id_partition"') :].partition("</select>")[0]
+    assert ">none yet<" in choices
