@@ -9,13 +9,14 @@ from typing import Any
 
 from jobs.directives import formats
 from jobs.directives.lines import Notice, directives, launcher_notices, normalized
-from jobs.directives.options import Given, Read, checked, read, word
+from jobs.directives.options import OPTIONS, Given, Read, checked, read, word
 from jobs.directives.resolve import Resolved
 from jobs.rules import SpecError, check_name, check_script, check_variable, check_workdir
 from jobs.spec import JobSpec, Resources
 
 MAX_TOLD = 100
 _SPEC = frozenset(item.name for item in fields(JobSpec)) - {"script", "resources"}
+_WALLTIME = frozenset({"walltime", *OPTIONS["--time"].names})
 _TRUE = frozenset({"1", "true", "on", "yes"})
 _FALSE = frozenset({"0", "false", "off", "no"})
 
@@ -49,6 +50,7 @@ class Checked:
     spec: JobSpec | None
     errors: tuple[SpecError, ...]
     warnings: tuple[Notice, ...]
+    given: Mapping[str, Given]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Built:
 
     spec: JobSpec
     warnings: tuple[Notice, ...]
+    given: Mapping[str, Given]
+    """Its settings by name, and who gave each."""
+
+    def blame(self, problem: SpecError) -> SpecError:
+        """The same error where it was given: at its line of the script or its field."""
+        return _at_giver(problem, self.given)
 
 
 def parse(script: str, *, now: datetime) -> Parsed:
@@ -88,7 +96,7 @@ def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> Buil
     found = check(script, overrides, now)
     if found.spec is None:
         raise SpecErrors(found.errors)
-    return Built(found.spec, found.warnings)
+    return Built(found.spec, found.warnings, found.given)
 
 
 def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
@@ -113,13 +121,13 @@ def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
     notices = found.notices + resolved.notices
     if not script.startswith("#!"):
         notices.append(Notice("script", "names no interpreter (#!...): /bin/bash runs it", 1))
-    if "walltime_s" not in given:
+    if "walltime_s" not in given and _WALLTIME.isdisjoint(error.field for error in errors):
         minutes = JobSpec.walltime_s // 60
         notices.append(Notice("walltime", f"not given: the job is stopped after {minutes} minutes"))
     spec = _assemble(script, given, resolved, errors)
     if errors:
         spec = None
-    return Checked(spec, _told(errors, SpecError), _told(notices, Notice))
+    return Checked(spec, _told(errors, SpecError), _told(notices, Notice), given)
 
 
 def _read(script: str, now: datetime) -> Read:

@@ -27,6 +27,7 @@ _AHEAD = re.compile(r"now\s*\+\s*(\d{1,9})\s*([a-z]*)\Z", re.ASCII | re.IGNORECA
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([AaPp][Mm])?\Z", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z", re.ASCII)
 _GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_GRES = "gpu:2 or gpu:a100:2"
 _KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _CLOCK_WORDS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
@@ -194,13 +195,13 @@ def _signal(name: str) -> int:
     return int(known)
 
 
-def gpus(text: str) -> tuple[str | None, int]:
-    """`2`, `a100:2` or `a100` (one): model and number."""
+def gpus(text: str, right: str = "2 or a100:2") -> tuple[str | None, int]:
+    """`2`, `a100:2` or `a100` (one): model and number. `right` is what a refusal names."""
     model, colon, number = text.rpartition(":")
     if not colon and not _DIGITS.match(text):
         model, number = text, "1"
     if model and not _GPU_MODEL.match(model):
-        raise ValueError(f"{_shown(text)} is not understood; write 2 or a100:2, of one model only")
+        raise ValueError(f"{_shown(text)} is not understood; write {right}, of one model only")
     return model or None, whole(number, 0)
 
 
@@ -208,8 +209,8 @@ def gres(text: str) -> tuple[str | None, int]:
     """`gpu`, `gpu:2`, `gpu:a100:2`: model and number per node. Other kinds are refused."""
     kind, colon, rest = text.removeprefix("gres:").partition(":")
     if kind != "gpu" or "," in text:
-        raise ValueError(f"{_shown(text)} is not understood; only GPUs: gpu:2 or gpu:a100:2")
-    return gpus(rest) if colon else (None, 1)
+        raise ValueError(f"{_shown(text)} is not understood; only GPUs: {_GRES}")
+    return gpus(rest, _GRES) if colon else (None, 1)
 
 
 def hosts(text: str) -> tuple[str, ...]:

@@ -167,8 +167,7 @@ def _refuse_size(constraint: str, asked: Resources, left: Sequence[Node], where:
         largest = max(left, key=lambda node: gpu_count(node, asked))
         size = gpu_count(largest, asked)
         if size == 0:
-            models = sorted({gpu.model for node in left for gpu in node.gpus})
-            return f"asks for {want}; {where} has {listed(models) or 'no GPUs'}"
+            return _refuse_model(asked, left, where)
         have = str(size)
     elif constraint == "has_cpus":
         largest = max(left, key=lambda node: node.cpus)
@@ -182,6 +181,14 @@ def _refuse_size(constraint: str, asked: Resources, left: Sequence[Node], where:
         else ("the largest node")
     )
     return f"asks for {want} on one node; {which} ({largest.name}) has {have}"
+
+
+def _refuse_model(asked: Resources, left: Sequence[Node], where: str) -> str:
+    models = sorted({gpu.model for node in left for gpu in node.gpus})
+    model = asked.gpu_model
+    if model and models and not any(is_model(model, known) for known in models):
+        return f"asks for a GPU of model {model!r}; {where} has none, only {listed(models)}"
+    return f"asks for {gpus(asked)}; {where} has {listed(models) or 'no GPUs'}"
 
 
 def _narrowed(asked: Resources) -> bool:

@@ -41,8 +41,9 @@ def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetim
     if partition:
         errors += _cannot_fit(spec, partition)
     errors += _unknown_dependencies(spec)
+    errors += _vain_dependencies(spec)
     if errors or project is None or partition is None:
-        raise SpecErrors(errors)
+        raise SpecErrors(map(built.blame, errors))
     return Request(spec, project, partition, built.warnings)
 
 
@@ -130,12 +131,12 @@ def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project 
         found = mine.filter(name=name).first()
         if found is None:
             known = ", ".join(mine.values_list("name", flat=True)) or "none yet"
-            errors.append(SpecError("project", f"{name!r} is not a project of yours; {known} is."))
+            errors.append(SpecError("project", f"{name!r} is not a project of yours; {known} is"))
         return found
     found = Project.objects.filter(members=owner).first() or mine.first()
     if found is None:
         errors.append(
-            SpecError("project", "You are in no project yet; ask an administrator to add you.")
+            SpecError("project", "you are in no project yet; ask an administrator to add you")
         )
     return found
 
@@ -146,14 +147,14 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
     found = Partition.objects.filter(name=name).first()
     if found is None:
         known = ", ".join(Partition.objects.values_list("name", flat=True))
-        errors.append(SpecError("partition", f"There is no partition {name!r}; there is {known}."))
+        errors.append(SpecError("partition", f"there is no partition {name!r}; there is {known}"))
     return found
 
 
 def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
     limit = partition.max_walltime_s
     if limit and spec.walltime_s > limit:
-        return [SpecError("walltime", f"Partition {partition} allows {limit // 60} min at most.")]
+        return [SpecError("walltime", f"partition {partition} allows {limit // 60} min at most")]
     why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
     return [SpecError("resources", why)] if why else []
 
@@ -162,5 +163,15 @@ def _unknown_dependencies(spec: JobSpec) -> list[SpecError]:
     wanted = {wait.job_id for wait in spec.dependencies if wait.job_id}
     known = set(Job.objects.filter(pk__in=wanted).values_list("pk", flat=True))
     return [
-        SpecError("dependency", f"There is no job {job_id}.") for job_id in sorted(wanted - known)
+        SpecError("dependency", f"there is no job {job_id}") for job_id in sorted(wanted - known)
+    ]
+
+
+def _vain_dependencies(spec: JobSpec) -> list[SpecError]:
+    return [
+        SpecError(
+            "dependency",
+            f"{wait.kind}:{wait.job_id} can never come true: job {wait.job_id} ended otherwise",
+        )
+        for wait in snapshot.in_vain(spec)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -93,7 +94,7 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Not on": ", ".join(asked.not_nodes),
         "Directory": spec.workdir or "the account's home",
         "Environment": variables(spec.environment),
-        "Array": indices(spec.array) if spec.array else None,
+        "Array": _task(spec.array) if spec.array else None,
         "Depends on": waits(spec.dependencies),
         "Begins at": _moment(spec.begin_at),
         "Deadline": _moment(spec.deadline_at),
@@ -102,6 +103,12 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Warning": f"signal {warning.number}, {warning.before_s} s before" if warning else None,
     }
     yield from ((name, text) for name, text in shown.items() if text)
+
+
+def _task(array: Array) -> str:
+    """Of a job that is one task of its array, and keeps the index of no other."""
+    index = f"index {indices(replace(array, limit=None))}"
+    return index if array.limit is None else f"{index}; {array.limit} of the array at once"
 
 
 def _moment(when: datetime | None) -> str | None:

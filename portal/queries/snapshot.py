@@ -81,6 +81,16 @@ def asked(row: Job, spec: JobSpec) -> tuple[Pending, ...]:
     return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
 
 
+def in_vain(spec: JobSpec) -> tuple[Dependency, ...]:
+    """Those of its dependencies that can never come true, as the others ended otherwise."""
+    states = _states([spec])
+    return tuple(
+        wait
+        for wait in spec.dependencies
+        if wait.job_id in states and _judge(wait, states, ()) is DependencyState.NEVER
+    )
+
+
 def empty_nodes() -> tuple[Node, ...]:
     """All nodes as if nothing ran: enough to tell what could ever fit."""
     return _nodes([])

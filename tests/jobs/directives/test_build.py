@@ -146,6 +146,15 @@ def test_defaults_are_said() -> None:
     assert "bash" in str(found.warnings[0]) and "60 minutes" in str(found.warnings[1])
 
 
+@pytest.mark.parametrize(
+    ("line", "form"), [("-t -5", {}), ("--time=-5", {}), ("-N 1", {"walltime": "-5"})]
+)
+def test_a_wrong_walltime_was_given(line: str, form: dict[str, str]) -> None:
+    found = check(f"#!/bin/sh\n#SBATCH {line}\n", form, NOW)
+    assert len(found.errors) == 1
+    assert not found.warnings
+
+
 marks = [*"-=#:,[]%@& \\'", '"', "\0", "٣", "\u2028", "\r\n", "\n#SBATCH ", "--"]
 parts = ["1-5", "9" * 20, "a100:2", "gpu:", "now+", "B:"]
 scrap = st.sampled_from([*OPTIONS, *marks, *parts])

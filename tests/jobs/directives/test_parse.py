@@ -153,6 +153,8 @@ def test_times(text: str, moment: datetime) -> None:
         ("--mem-per-gpu=1G", "--mem-per-gpu", "use --mem"),
         ("--gres=tmp:5", "--gres", "only GPUs"),
         ("--gres=gpu:2,tmp:5", "--gres", "only GPUs"),
+        ("--gres=gpu:-1", "--gres", "write gpu:2 or gpu:a100:2,"),
+        ("--gpus=-1", "--gpus", "write 2 or a100:2,"),
         ("--gpus=a100:1,h100:1", "--gpus", "of one model"),
         ("-C a|b", "-C", "'&'"),
         ("-C 'a*2'", "-C", "'&'"),

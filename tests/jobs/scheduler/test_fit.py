@@ -52,7 +52,7 @@ LAB = [
         (
             Resources(gpus_per_node=1, gpu_model="h100"),
             "gpu",
-            "asks for 1 h100 GPU; partition gpu has NVIDIA A100-SXM4-80GB",
+            "asks for a GPU of model 'h100'; partition gpu has none, only NVIDIA A100-SXM4-80GB",
         ),
         (
             Resources(features=("ib",)),

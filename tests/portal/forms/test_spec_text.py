@@ -60,6 +60,14 @@ def test_the_forms_fields_make_the_same_job_again():
     assert again == first
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"), [(None, "index 6"), (4, "index 6; 4 of the array at once")]
+)
+def test_a_task_is_shown_as_one(limit: int | None, words: str):
+    spec = JobSpec(name="train", script="#!/bin/sh\n", array=Array((6,), limit))
+    assert dict(spec_text.settings_shown(spec))["Array"] == words
+
+
 def test_what_a_row_keeps_can_be_read():
     spec = JobSpec(name="train", script="#!/bin/sh\n", workdir="/data")
     kept = to_dict(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.db import connection
@@ -11,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.lifecycle import State
-from portal.models import Job, Node, Project, User
+from portal.models import Job, Node, Partition, Project, User
 from tests.portal import cast
 
 SCRIPT = "#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --gres=gpu:2\necho hello\n"
@@ -78,6 +79,49 @@ def test_the_check_marks_lines(as_alice: Client):
     marks = response.context["marks"]
     assert [(mark["line"], mark["severity"]) for mark in marks] == [(3, "error")]
     assert json.dumps(marks).replace('"', "&quot;").replace("'", "&#x27;") in response.text
+
+
+LATE = {
+    "--account=foo": "&#x27;foo&#x27; is not a project of yours; vision is",
+    "-p foo": "there is no partition &#x27;foo&#x27;; there is gpu",
+    "--dependency=afterok:4711": "there is no job 4711",
+    "--time=3:00:00": "partition gpu allows 60 min at most",
+}
+
+
+@pytest.mark.parametrize("directive", LATE)
+def test_what_only_the_lab_can_judge_is_told_at_its_line_too(as_alice: Client, directive: str):
+    Partition.objects.update(max_walltime_s=3600)
+    sent = {"script": f"#!/bin/bash\n\n#SBATCH {directive}\n"}
+    response = as_alice.post("/jobs/check/", sent)
+    name = re.split("[ =]", directive)[0]
+    assert f"Line 3</a>: <code>{name}</code> {LATE[directive]}</li>" in response.text
+    assert [mark["line"] for mark in response.context["marks"] if mark["severity"] == "error"] == [
+        3
+    ]
+    refused = as_alice.post("/jobs/new/", sent)
+    assert f"Line 3: <code>{name}</code> {LATE[directive]}</span>" in refused.text
+    assert not refused.context["form"].errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "met"),
+    [
+        ("afterok", State.FAILED, False),
+        ("afterok", State.COMPLETED, True),
+        ("afternotok", State.COMPLETED, False),
+        ("afterany", State.FAILED, True),
+        ("afterok", State.RUNNING, True),
+    ],
+)
+def test_a_dependency_that_can_never_come_true_is_refused(
+    as_alice: Client, alice: User, project: Project, kind: str, state: State, met: bool
+):
+    other = cast.job(alice, project, state=state)
+    wait = f"{kind}:{other.pk}"
+    page = as_alice.post("/jobs/check/", {"script": SCRIPT, "dependency": wait}).text
+    refusal = f"{wait} can never come true: job {other.pk} ended otherwise"
+    assert (refusal in page, "Submitted now" in page) == (not met, met)
 
 
 def test_the_check_says_what_the_form_overrules(as_alice: Client):
