@@ -4,6 +4,7 @@ import os
 import time
 
 from . import processes, signals
+from .spool import Run
 from .writing import Witness
 
 TYPE_CHECKING = False
@@ -32,6 +33,18 @@ def record(status: int, witness: Witness) -> "dict[str, Any]":
         "torn": torn,
         "doubts": doubts,
     }
+
+
+def demands(run: Run) -> "list[tuple[int, float]]":
+    """What `stop` asked for: signals, and how many seconds later all that is left is killed."""
+    found = []
+    stop = run.read("stop.json")
+    if stop is not None:
+        found.append((stop["signal"], stop["grace_s"]))
+    words = (run.link("stop") or "").split()
+    if len(words) == 2:
+        found.append((int(words[0]), float(words[1])))
+    return found
 
 
 class Ending:

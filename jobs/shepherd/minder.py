@@ -7,7 +7,7 @@ import time
 
 from . import guard, output, processes, signals, tasks, watch
 from .beginning import Beginning
-from .ending import Ending, Limits, record
+from .ending import Ending, Limits, demands, record
 from .spool import Run
 from .writing import Witness
 
@@ -181,12 +181,8 @@ class Minder:
         if not self._is_woken:
             return
         self._is_woken = False
-        stop = self.run.read("stop.json")
-        if stop is not None:
-            self._end("stopped", "asked to stop", stop["signal"], stop["grace_s"])
-        words = (self.run.link("stop") or "").split()
-        if len(words) == 2:
-            self._end("stopped", "asked to stop", int(words[0]), float(words[1]))
+        for number, grace_s in demands(self.run):
+            self._end("stopped", "asked to stop", number, grace_s)
 
     def _keep_limits(self, now: float) -> None:
         if self.limits.warning_is_due(now):
@@ -232,12 +228,7 @@ class Minder:
         may be another's by now."""
         if not self.adopts:  # Those whose parent is gone are no longer below us.
             return {group for group in self.groups if processes.send_group(group, 0)}
-        found = set()
-        for pid in processes.descendants(os.getpid()):
-            entry = processes.stat(pid)
-            if entry is not None and not entry.is_dead:
-                found.add(entry.group)
-        return found.intersection(self.groups)
+        return processes.groups(processes.descendants(os.getpid())).intersection(self.groups)
 
     def _look_around(self, now: float) -> None:
         """Notice new checkpoints; see who closes what he wrote before he dies."""

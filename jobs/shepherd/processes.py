@@ -117,6 +117,12 @@ def descendants(root: int, sparing: "Container[int]" = ()) -> "list[int]":
     return found
 
 
+def groups(pids: "Iterable[int]") -> "set[int]":
+    """The process groups of those that live."""
+    found = (stat(pid) for pid in pids)
+    return {entry.group for entry in found if entry is not None and not entry.is_dead}
+
+
 def send(pid: int, number: int) -> None:
     """A signal to a process that may be gone or another user's by now."""
     try:
