@@ -112,6 +112,10 @@ def test_a_job_from_the_editor_to_its_cancellation(
     expect(half).to_contain_text("still being written")
     expect(half).not_to_contain_text("complete")
 
+    path, from_here = (whole.locator(".btn").nth(place).bounding_box() for place in (0, 1))
+    assert path and from_here
+    assert path["y"] == from_here["y"]
+
     (key,) = carrel.rows(
         "SELECT a.key FROM portal_allocation a JOIN portal_attempt t ON t.id = a.attempt_id"
         " WHERE t.job_id = ?", job
@@ -163,6 +167,27 @@ def test_every_room_is_visited_without_a_complaint(
         assert answer is not None and answer.ok, path
         expect(page.get_by_role("heading", level=1)).not_to_be_empty()
         page.wait_for_load_state("load")
+
+
+def test_why_a_job_waits_is_read_whole_at_every_width(nodes: None, visitor: Visitor) -> None:
+    page = visitor.page
+    jobs = []
+    for name in ("has-all", "wants-all"):
+        whole = _script(name, "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4") + "sleep 600\n"
+        _write_script(page, whole)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        jobs.append(_job_id(page))
+        expect(_state(page)).to_have_text("Pending" if name == "wants-all" else "Running")
+    page.goto("/queue/")
+    why = page.locator(f"#job-row-{jobs[1]} .why")
+    expect(why).to_contain_text("at the latest")
+    for width in (390, 768, 1024, 1280, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+        assert why.evaluate("line => line.scrollHeight - line.clientHeight") <= 1, width
+    for job in jobs:
+        page.goto(f"/jobs/{job}/cancel/")
+        page.get_by_role("button", name="Cancel the job").click()
 
 
 def test_two_quick_clicks_make_one_job(carrel: Carrel, nodes: None, visitor: Visitor) -> None:
