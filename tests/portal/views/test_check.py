@@ -82,7 +82,7 @@ def test_the_check_marks_lines(as_alice: Client):
 
 
 LATE = {
-    "--account=foo": "&#x27;foo&#x27; is not a project of yours; vision is",
+    "--account=foo": "&#x27;foo&#x27; is not a project of yours; there is vision",
     "-p foo": "there is no partition &#x27;foo&#x27;; there is gpu",
     "--dependency=afterok:4711": "there is no job 4711",
     "--time=3:00:00": "partition gpu allows 60 min at most",
