@@ -131,7 +131,9 @@ def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project 
         found = mine.filter(name=name).first()
         if found is None:
             known = ", ".join(mine.values_list("name", flat=True)) or "none yet"
-            errors.append(SpecError("project", f"{name!r} is not a project of yours; there is {known}"))
+            errors.append(
+                SpecError("project", f"{name!r} is not a project of yours; there is {known}")
+            )
         return found
     found = Project.objects.filter(members=owner).first() or mine.first()
     if found is None:
