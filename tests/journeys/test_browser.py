@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import threading
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from bench.nodes import SshNode
 from bench.portal import Person
+from tests.journeys.pages import add_node, fingerprint, job_id, script, state, write_script
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
@@ -40,7 +39,6 @@ for number in $(seq 1 1200); do
 done
 """
 UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-JOB_PAGE = re.compile(r"/jobs/(\d+)/$")
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +54,10 @@ def visitor(carrel: Carrel, browser: Browser) -> Visitor:
 def nodes(carrel: Carrel, machines: list[SshNode], visitor: Visitor) -> None:
     """The first machine is added on the page, the second by command; each key is confirmed."""
     first, second = machines
-    _add_on_the_page(visitor.page, first)
+    add_node(visitor.page, first)
     shown = carrel.manage(
         "nodes", "add", "127.0.0.1", "--user", second.login, "--port", str(second.port),
-        "--name", second.name, "--fingerprint", _fingerprint(second.host_key),
+        "--name", second.name, "--fingerprint", fingerprint(second.host_key),
     )  # fmt: skip
     assert f"{second.name}: 4 GPUs" in shown
 
@@ -87,14 +85,14 @@ def test_a_job_from_the_editor_to_its_cancellation(
     carrel: Carrel, nodes: None, visitor: Visitor
 ) -> None:
     page = visitor.page
-    _write_script(page, SCRIPT)
+    write_script(page, SCRIPT)
     expect(page.locator("#check")).to_contain_text("1 node with 2 GPUs, 1 CPU, 10 min")
     page.get_by_role("button", name="Submit", exact=True).click()
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("two-gpus")
     visitor.stay()
-    job = _job_id(page)
-    expect(_state(page)).to_have_text("Running")
+    job = job_id(page)
+    expect(state(page)).to_have_text("Running")
 
     log = page.locator(".log-text")
     expect(log).to_contain_text("line 3")
@@ -128,7 +126,7 @@ def test_a_job_from_the_editor_to_its_cancellation(
     dialog.get_by_role("button", name="Cancel the job").click()
     expect(page.locator("#messages")).to_contain_text("is being ended")
     visitor.stay()
-    expect(_state(page)).to_have_text("Cancelled")
+    expect(state(page)).to_have_text("Cancelled")
     assert visitor.stayed()
     until(lambda: not _processes(key), lambda: _processes(key))
     expect(half).not_to_contain_text("complete")
@@ -136,9 +134,9 @@ def test_a_job_from_the_editor_to_its_cancellation(
 
 def test_the_cancel_dialog_knows_that_the_job_has_started(nodes: None, visitor: Visitor) -> None:
     page = visitor.page
-    _write_script(page, SCRIPT.replace("two-gpus", "held\n#SBATCH --hold"))
+    write_script(page, SCRIPT.replace("two-gpus", "held\n#SBATCH --hold"))
     page.get_by_role("button", name="Submit", exact=True).click()
-    job = _job_id(page)
+    job = job_id(page)
     visitor.stay()
     dialog = page.get_by_role("dialog")
     page.get_by_role("link", name="Cancel").click()
@@ -146,7 +144,7 @@ def test_the_cancel_dialog_knows_that_the_job_has_started(nodes: None, visitor: 
     page.request.post(f"/jobs/{job}/release/", form={
         "csrfmiddlewaretoken": page.locator("[name=csrfmiddlewaretoken]").first.input_value()
     }, headers={"Referer": page.url})  # fmt: skip
-    expect(_state(page)).to_have_text("Running")
+    expect(state(page)).to_have_text("Running")
     expect(dialog).to_contain_text("Its processes get a signal")
     assert visitor.stayed()
     dialog.get_by_role("button", name="Cancel the job").click()
@@ -173,11 +171,11 @@ def test_why_a_job_waits_is_read_whole_at_every_width(nodes: None, visitor: Visi
     page = visitor.page
     jobs = []
     for name in ("has-all", "wants-all"):
-        whole = _script(name, "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4") + "sleep 600\n"
-        _write_script(page, whole)
+        whole = script(name, "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4") + "sleep 600\n"
+        write_script(page, whole)
         page.get_by_role("button", name="Submit", exact=True).click()
-        jobs.append(_job_id(page))
-        expect(_state(page)).to_have_text("Pending" if name == "wants-all" else "Running")
+        jobs.append(job_id(page))
+        expect(state(page)).to_have_text("Pending" if name == "wants-all" else "Running")
     page.goto("/queue/")
     why = page.locator(f"#job-row-{jobs[1]} .why")
     expect(why).to_contain_text("at the latest")
@@ -192,7 +190,7 @@ def test_why_a_job_waits_is_read_whole_at_every_width(nodes: None, visitor: Visi
 
 def test_two_quick_clicks_make_one_job(carrel: Carrel, nodes: None, visitor: Visitor) -> None:
     page = visitor.page
-    _write_script(page, _script("twice"))
+    write_script(page, script("twice"))
     page.get_by_role("button", name="Submit", exact=True).dblclick()
     expect(page.get_by_role("heading", level=1)).to_contain_text("twice")
     assert _count(carrel, "twice") == 1
@@ -202,8 +200,8 @@ def test_an_unknown_directive_is_named_and_all_that_was_typed_kept(
     carrel: Carrel, nodes: None, visitor: Visitor
 ) -> None:
     page = visitor.page
-    typed = _script("kept", "#SBATCH --quantum-bits=3")
-    _write_script(page, typed)
+    typed = script("kept", "#SBATCH --quantum-bits=3")
+    write_script(page, typed)
     page.get_by_label("CPUs per task").evaluate("field => field.closest('details').open = true")
     page.get_by_label("CPUs per task").fill("1")
     check = page.locator("#check")
@@ -231,8 +229,8 @@ def test_submit_and_cancel_without_scripts(carrel: Carrel, nodes: None, plain: V
     page.goto("/jobs/new/")
     page.get_by_role("textbox", name="Script", exact=True).fill(SCRIPT)
     page.get_by_role("button", name="Submit", exact=True).click()
-    job = _job_id(page)
-    _reload_until(page, _state(page), "Running")
+    job = job_id(page)
+    _reload_until(page, state(page), "Running")
     page.get_by_role("link", name="Show the log").click()
     _reload_until(page, page.locator(".log-text"), "line 3")
     page.goto(f"/jobs/{job}/")
@@ -240,7 +238,7 @@ def test_submit_and_cancel_without_scripts(carrel: Carrel, nodes: None, plain: V
     expect(page.get_by_role("heading", level=1)).to_have_text("Cancel two-gpus?")
     page.get_by_role("button", name="Cancel the job").click()
     expect(page.locator("#messages")).to_contain_text("is being ended")
-    _reload_until(page, _state(page), "Cancelled")
+    _reload_until(page, state(page), "Cancelled")
     assert plain.complaints == []
 
 
@@ -249,7 +247,7 @@ def test_two_quick_clicks_make_one_job_without_scripts(
 ) -> None:
     page = plain.page
     page.goto("/jobs/new/")
-    page.get_by_role("textbox", name="Script", exact=True).fill(_script("twice-plain"))
+    page.get_by_role("textbox", name="Script", exact=True).fill(script("twice-plain"))
     page.get_by_role("button", name="Submit", exact=True).dblclick()
     expect(page.get_by_role("heading", level=1)).to_contain_text("twice-plain")
     assert _count(carrel, "twice-plain") == 1
@@ -262,7 +260,7 @@ def test_the_same_form_sent_twice_at_once_makes_one_job(carrel: Carrel, nodes: N
     person.post("/enter/", {"token": token})
     nonce = re.search(r'name="nonce"[^>]*value="([^"]+)"', person.get("/jobs/new/"))
     assert nonce is not None
-    fields = {"script": _script("at-once"), "nonce": nonce[1]}
+    fields = {"script": script("at-once"), "nonce": nonce[1]}
     ends: list[str] = []
     copies = [person.twin() for _ in range(4)]
     threads = [
@@ -279,57 +277,11 @@ def test_the_same_form_sent_twice_at_once_makes_one_job(carrel: Carrel, nodes: N
     assert _count(carrel, "at-once") == 1
 
 
-def _add_on_the_page(page: Page, machine: SshNode) -> None:
-    page.goto("/add-node/")
-    page.get_by_label("Host", exact=True).fill("127.0.0.1")
-    page.get_by_label("SSH port").fill(str(machine.port))
-    page.get_by_label("Account").fill(machine.login)
-    page.get_by_label("Name in the lab").fill(machine.name)
-    page.get_by_role("button", name="Go on").click()
-    expect(page.locator("#fingerprint")).to_have_text(_fingerprint(machine.host_key))
-    page.get_by_role("button", name="The fingerprint is right").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(machine.name)
-    expect(page.locator("#messages")).to_contain_text("is a node now: 4 GPUs")
-    expect(page.locator(".tile")).to_have_count(4)
-
-
-def _fingerprint(line: str) -> str:
-    """As `ssh-keygen -lf` tells it, worked out apart from our own code."""
-    digest = hashlib.sha256(base64.b64decode(line.split()[1])).digest()
-    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-
-def _script(name: str, *more: str) -> str:
-    lines = ["#!/bin/bash", f"#SBATCH --job-name={name}", *more, "echo done"]
-    return "\n".join(lines) + "\n"
-
-
-def _write_script(page: Page, script: str) -> None:
-    """Paste it into the editor in place of what stands there, as people do."""
-    page.goto("/jobs/new/")
-    page.evaluate("text => navigator.clipboard.writeText(text)", script)
-    page.locator(".cm-content").click()
-    for keys in ("Control+A", "Control+V"):
-        page.keyboard.press(keys)
-    expect(page.locator("#id_script")).to_have_value(script)
-
-
 def _quick_job(page: Page, name: str) -> int:
-    _write_script(page, _script(name))
+    write_script(page, script(name))
     page.get_by_role("button", name="Submit", exact=True).click()
-    expect(_state(page)).to_have_text("Completed")
-    return _job_id(page)
-
-
-def _job_id(page: Page) -> int:
-    page.wait_for_url(JOB_PAGE)
-    found = JOB_PAGE.search(page.url)
-    assert found, page.url
-    return int(found[1])
-
-
-def _state(page: Page) -> Locator:
-    return page.locator(".standing .state")
+    expect(state(page)).to_have_text("Completed")
+    return job_id(page)
 
 
 def _last_line(log: Locator) -> int:
