@@ -54,7 +54,7 @@ class Lab:
             dispatch.dispatch(node_id=node.pk, now=timezone.now())
             observe.observe(node_id=node.pk, now=timezone.now())
 
-    def drive(self, until: Callable[[], bool], *, seconds: float = 30) -> None:
+    def drive(self, until: Callable[[], bool], *, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not until():
             assert time.monotonic() < deadline, self._story()
