@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
@@ -14,7 +13,8 @@ from jobs.scheduler.fit import count
 from portal.actions.cancel import Cancelled, cancel_array
 from portal.actions.hold import hold_array, release_array
 from portal.models import Job
-from portal.queries import arrays, rights
+from portal.queries import arrays
+from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
 
@@ -83,10 +83,7 @@ def _changeable(request: PageRequest, array_id: int) -> Job:
     head = arrays.head(array_id)
     if head is None:
         raise Http404(f"There is no array {array_id}.")
-    if not rights.may_act_on_job(request.user, head):
-        raise PermissionDenied(
-            f"Array {array_id} belongs to {head.owner}; only they and administrators change it."
-        )
+    refuse_strangers(request, head, called=f"Array {array_id}")
     return head
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -16,7 +15,8 @@ from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
 from portal.models import Job
 from portal.queries import job as query
-from portal.queries import rights, rows
+from portal.queries import rows
+from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
 MOST_WATCHED = 50
@@ -124,10 +124,7 @@ def release_job(request: PageRequest, pk: int) -> HttpResponse:
 
 def _changeable(request: PageRequest, pk: int) -> Job:
     found = _job(pk)
-    if not rights.may_act_on_job(request.user, found):
-        raise PermissionDenied(
-            f"Job {found.label} belongs to {found.owner}; only they and administrators change it."
-        )
+    refuse_strangers(request, found, called=f"Job {found.label}")
     return found
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -20,7 +19,8 @@ from portal.forms import spec_text
 from portal.forms.submit import FIRST_SCRIPT, MORE, PLAIN, SubmitForm
 from portal.models import Checkpoint, Job
 from portal.queries import job as query
-from portal.queries import rights, room
+from portal.queries import room
+from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
 _SETTINGS = {
@@ -72,10 +72,7 @@ def _relaunchable(request: PageRequest, pk: int) -> Job:
     found = query.find(pk)
     if found is None:
         raise Http404(f"There is no job {pk}.")
-    if not rights.may_act_on_job(request.user, found):
-        raise PermissionDenied(
-            f"Job {found.label} belongs to {found.owner}; only they and administrators relaunch it."
-        )
+    refuse_strangers(request, found, called=f"Job {found.label}", verb="relaunch")
     return found
 
 

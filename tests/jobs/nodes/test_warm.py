@@ -46,6 +46,15 @@ def _watched(transport: MemoryTransport) -> tuple[Shepherd, Iterator[str]]:
     return shepherd, changes
 
 
+def _real(tmp_path: Path) -> tuple[Shepherd, Iterator[str], int]:
+    """On this machine; also the number of the process that stays, which its pipe is named after."""
+    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
+    changes = shepherd.watch()
+    assert next(changes) == ""
+    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
+    return shepherd, changes, int(pipe.name.rpartition(".")[2])
+
+
 def _line(**fields: Any) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
@@ -138,25 +147,19 @@ def test_a_node_that_only_talks_is_not_listened_to_for_ever() -> None:
 
 
 def test_closing_ends_the_one_that_stays(tmp_path: Path) -> None:
-    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
-    changes = shepherd.watch()
-    assert next(changes) == ""
-    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
+    shepherd, changes, pid = _real(tmp_path)
     shepherd.close()
     with contextlib.suppress(CommandFailed):
         assert set(changes) <= {""}
-    assert programs.gone(int(pipe.name.rpartition(".")[2]))
+    assert programs.gone(pid)
 
 
 def test_a_long_request_to_one_that_is_stopped_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm, "SUSPECT_S", 1.0)
-    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
-    changes = shepherd.watch()
-    assert next(changes) == ""
-    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
-    os.kill(int(pipe.name.rpartition(".")[2]), signal.SIGSTOP)
+    shepherd, changes, pid = _real(tmp_path)
+    os.kill(pid, signal.SIGSTOP)
     keys = ["x" * 90] * 5000
     # More than a pipe holds: it is not written whole, hence not begun, and asked anew.
     assert len(shepherd.ask("collect", {"keys": keys}, timeout_s=30)["collected"]) == 5000
@@ -204,13 +207,8 @@ def test_unwatched_or_no_longer_watched_it_is_a_call() -> None:
 
 
 def test_a_real_one_that_is_killed_is_replaced_by_a_call(tmp_path: Path) -> None:
-    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
-    changes = shepherd.watch()
-    assert next(changes) == ""
+    shepherd, changes, pid = _real(tmp_path)
     assert shepherd.ask("observe", {"keys": []}, timeout_s=30)["runs"] == []
-    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
-    pid = int(pipe.name.rpartition(".")[2])
-
     os.kill(pid, signal.SIGKILL)
     assert shepherd.ask("observe", {"keys": []}, timeout_s=30)["runs"] == []
     with pytest.raises(CommandFailed):
@@ -221,11 +219,8 @@ def test_a_real_one_that_is_stopped_is_passed_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm, "SUSPECT_S", 1.5)
-    shepherd = Shepherd(LocalTransport(), str(tmp_path / "spool"))
-    changes = shepherd.watch()
-    assert next(changes) == ""
-    (pipe,) = (tmp_path / "spool" / "watch").iterdir()
-    os.kill(int(pipe.name.rpartition(".")[2]), signal.SIGSTOP)
+    shepherd, changes, pid = _real(tmp_path)
+    os.kill(pid, signal.SIGSTOP)
     assert shepherd.ask("observe", {"keys": []}, timeout_s=30)["runs"] == []
     with pytest.raises(CommandFailed):
         list(changes)
