@@ -1,0 +1,142 @@
+"""What `docs/scheduling.md` works out by hand is what the code says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from jobs.bands import Band
+from jobs.scheduler.fairshare import Member, Project, Standing, standings
+from jobs.scheduler.priority import Factors, PriorityWeights, priority
+from jobs.scheduler.usage import (
+    Charge,
+    Decay,
+    EntryPenalty,
+    Gpus,
+    Held,
+    Usage,
+    Weights,
+    billing,
+)
+from tests.jobs.scheduler.worked_examples import Row, blocks, number, section, shown, table
+
+DAY_0 = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def day(text: str) -> datetime:
+    return DAY_0 + timedelta(days=number(text))
+
+
+@pytest.mark.parametrize("title", ["Example: a tree", "Example: ties"])
+def test_fair_share(title: str) -> None:
+    rows = {row["name"]: row for row in table(title)}
+    ids = {name: index for index, name in enumerate(rows)}
+    users = {name: row for name, row in rows.items() if row["rank"]}
+    assert 1 < len(users) < len(rows)
+    projects = [
+        Project(ids[name], name, ids[row["in"]] if row["in"] else None, int(row["shares"]))
+        for name, row in rows.items()
+        if name not in users
+    ]
+    members = [
+        Member(ids[row["in"]], ids[name], int(row["shares"]), name) for name, row in users.items()
+    ]
+    usage = {(ids[row["in"]], ids[name]): number(row["used"]) for name, row in users.items()}
+    found = standings(projects, members, usage)
+    seen = set()
+    for name, row in users.items():
+        standing = found[(ids[row["in"]], ids[name])]
+        assert (standing.rank, standing.factor) == (int(row["rank"]), shown(row["factor"]))
+        for level in standing.levels:
+            seen.add(level.name)
+            at = rows[level.name]
+            told = (shown(at["S"]), shown(at["U"]), shown(at["LF"]))
+            assert (level.shares, level.usage, level.fairness) == told, level.name
+    assert seen == set(rows)
+    for project in projects:
+        below = [row["used"] for row in rows.values() if row["in"] == project.name]
+        assert sum(map(number, below)) == number(rows[project.name]["used"])
+
+
+@pytest.mark.parametrize(
+    ("title", "defaults"), [("Weights", Weights()), ("Priority", PriorityWeights())]
+)
+def test_default_weights(title: str, defaults: object) -> None:
+    told = {row["weight"]: number(row["default"]) for row in table(title)}
+    weights = {field.name for field in fields(defaults)} - {"gpu_models", "max_age_s"}
+    assert told == {name: getattr(defaults, name) for name in weights}
+
+
+@pytest.mark.parametrize("row", table("Example: what a second costs"), ids=lambda row: row["model"])
+def test_what_a_second_costs(row: Row) -> None:
+    weights = Weights({row["model"]: number(row["its weight"])})
+    count, shards, whole = (int(row[name]) for name in ("GPUs", "shards", "of"))
+    gpus = (Gpus(row["model"], count, shards, whole),)
+    cpus, memory_mib = int(row["CPUs"]), int(row["GiB"]) * 1024
+    assert billing([Held(cpus=cpus)], weights) == shown(row["CPUs cost"])
+    assert billing([Held(memory_mib=memory_mib)], weights) == shown(row["memory costs"])
+    assert billing([Held(gpus=gpus)], weights) == shown(row["GPUs cost"])
+    assert billing([Held(cpus, memory_mib, gpus)], weights) == shown(row["a second costs"])
+
+
+def test_fading() -> None:
+    for row in table("Example: fading"):
+        used = Usage(1000.0, DAY_0).seen(day(row["days ago"]), Decay())
+        assert used.value == shown(row["of 1,000 counts"])
+
+
+def test_a_run() -> None:
+    for row in table("Example: a run"):
+        charge = Charge(4.8, day(row["from day"]), day(row["to day"]))
+        assert charge.gpu_seconds == shown(row["GPU-seconds"])
+        used = Usage(0.0, day(row["seen on day"])).charged(charge, Decay())
+        assert used.value == shown(row["counts"])
+
+
+def test_a_penalty_that_shrinks() -> None:
+    for row in table("Example: a penalty that shrinks"):
+        elapsed_s = number(row["has run, min"]) * 60
+        charged = Charge(4.8, DAY_0, DAY_0 + timedelta(seconds=elapsed_s)).gpu_seconds
+        penalty = EntryPenalty().remaining(4.8, 36_000, elapsed_s)
+        assert charged == shown(row["charged"])
+        assert penalty == shown(row["penalty"])
+        assert charged + penalty == shown(row["together"])
+
+
+def test_five_jobs() -> None:
+    rows = table("Example: five jobs")
+    found = {row["job"]: priority(_factors(row), PriorityWeights(), DAY_0) for row in rows}
+    for row in rows:
+        assert found[row["job"]].total == shown(row["points"])
+    order = sorted(found, key=lambda job: found[job].key, reverse=True)
+    assert {job: str(place) for place, job in enumerate(order, 1)} == {
+        row["job"]: row["goes"] for row in rows
+    }
+    (sentences,) = blocks("Example: five jobs")
+    assert [part.sentence for part in found["18"].parts] == sentences
+
+
+def _factors(row: Row) -> Factors:
+    place, members = int(row["place in fair share"]), int(row["of"])
+    return Factors(
+        band=Band(row["band"]),
+        standing=Standing(members - place + 1, members, ()),
+        gpus=number(row["GPUs"]),
+        partition_gpus=int(row["of the partition's"]),
+        eligible_at=DAY_0 - timedelta(hours=number(row["waited, h"])),
+        nice=int(row["nice"]),
+    )
+
+
+def test_the_bands_stand_in_their_order() -> None:
+    text = " ".join(section("Priority"))
+    assert re.findall(r"`([a-z-]+)`", text)[: len(Band)] == list(Band)
+
+
+def test_a_week_of_waiting_counts() -> None:
+    (rule,) = blocks("Priority")
+    assert "time waited / 7 days" in rule[0]
+    assert PriorityWeights().max_age_s == 7 * 86_400
