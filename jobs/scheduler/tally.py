@@ -1,0 +1,203 @@
+"""What counts against quotas while a plan is being made. Mutable; of one scheduling pass.
+
+Jobs of one project, user and band form a group and count against the same limits, so that to ask
+for one more costs a few comparisons of whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from jobs.bands import Band
+from jobs.scheduler.fairshare import Project
+from jobs.scheduler.limits import (
+    PARTS_PER_GPU,
+    Key,
+    Limited,
+    Quota,
+    Rule,
+    Scope,
+    Usage,
+)
+from jobs.scheduler.periods import Period
+from jobs.scheduler.quota import MICROS, NOBODY, QuotaTree, counted, micros, parts
+
+FITS = -1
+"""Within all limits, and within its guarantee where there is one."""
+BORROWS = -2
+"""Within all limits, on GPUs that are lent."""
+
+SCALE = {
+    Limited.GPUS: PARTS_PER_GPU,
+    Limited.LENDING: PARTS_PER_GPU,
+    Limited.GPU_HOURS: MICROS * 3600,
+    Limited.JOBS_RUNNING: 1,
+    Limited.JOBS_PENDING: 1,
+}
+"""How many of what is counted make one of what people say."""
+_PLACES = {
+    Limited.JOBS_PENDING: "pending",
+    Limited.JOBS_RUNNING: "jobs",
+    Limited.GPUS: "gpus",
+    Limited.LENDING: "gpus",
+    Limited.GPU_HOURS: "micros",
+}
+_KINDS = ("pending", "jobs", "gpus", "micros", "guarantees")
+
+
+class Counter:
+    """What counts against one limit, of one user where it is one for each."""
+
+    __slots__ = ("index", "limit", "rule", "taken", "used", "user_id")
+
+    def __init__(self, index: int, rule: Rule, user_id: int | None) -> None:
+        self.index = index
+        self.rule = rule
+        self.user_id = user_id
+        self.limit = counted(rule.limited, rule.limit)
+        self.taken = 0
+        """All of it."""
+        self.used = 0
+        """Of GPU-hours: what has been used and not only charged."""
+
+
+class Group:
+    """The counters that jobs of one project, user and band are counted in."""
+
+    __slots__ = ("gpus", "guarantees", "jobs", "key", "micros", "pending")
+
+    def __init__(self, key: Key, counters: Iterable[tuple[Counter, ...]]) -> None:
+        self.key = key
+        self.pending, self.jobs, self.gpus, self.micros, self.guarantees = counters
+
+
+class Tally:
+    """Counts, and says whether one more fits.
+
+    Raises `ValueError` where `usage` lacks a period that a limit is for.
+    """
+
+    def __init__(
+        self,
+        projects: Iterable[Project],
+        quotas: Iterable[Quota],
+        usage: Usage,
+        lends: frozenset[int | None] = NOBODY,
+    ) -> None:
+        self.tree = QuotaTree(projects, quotas, lends)
+        self._usage = usage
+        self._counters: dict[tuple[object, ...], Counter] = {}
+        self._shared: dict[tuple[int, Band], list[list[Counter | Rule]]] = {}
+        self._numbers: dict[Key, int] = {}
+        self._groups: list[Group] = []
+        self._charged: list[tuple[int, float, float]] = []
+        """What was added and removed: group, GPUs, GPU-seconds; a sign for which."""
+        for key, jobs in usage.pending.items():
+            for counter in self._groups[self.group(*key)].pending:
+                counter.taken += jobs
+        for period, used in usage.used.items():
+            for key, gpu_seconds in used.items():
+                self._count_used(period, key, micros(gpu_seconds))
+        for holding in usage.running:
+            asked = holding.demand
+            left = holding.seconds_left(usage.at) * asked.gpus
+            self.add(self.group(asked.project_id, asked.user_id, asked.band), asked.gpus, left)
+
+    def group(self, project_id: int, user_id: int, band: Band) -> int:
+        """The number of a group, for the questions below. It is the same for all of a pass."""
+        key = (project_id, user_id, band)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._groups)
+            self._groups.append(Group(key, self._counters_of(key)))
+        return number
+
+    def check(self, group: int, gpus: float, gpu_seconds: float) -> int:
+        """Whether a job may start: `FITS`, `BORROWS`, or from 0 on a limit that is in the way.
+
+        Equal numbers are the same limit: while it has not changed, it is in the way of all that
+        ask as much.
+        """
+        mine = self._groups[group]
+        for counter in mine.jobs:
+            if counter.taken >= counter.limit:
+                return counter.index
+        if not gpus:
+            return FITS
+        asked = round(gpus * PARTS_PER_GPU)
+        for counter in mine.gpus:
+            if counter.taken + asked > counter.limit:
+                return counter.index
+        if mine.micros:
+            charged = round(gpu_seconds * MICROS)
+            for counter in mine.micros:
+                if counter.taken + charged > counter.limit:
+                    return counter.index
+        for counter in mine.guarantees:
+            if counter.taken + asked > counter.limit:
+                return BORROWS
+        return FITS
+
+    def add(self, group: int, gpus: float, gpu_seconds: float) -> None:
+        """A job starts, and is charged with its whole walltime."""
+        self._count(group, 1, gpus, gpu_seconds)
+
+    def remove(self, group: int, gpus: float, gpu_seconds: float) -> None:
+        """A job ends, and gives back what is left of its charge: what it has used stays used."""
+        self._count(group, -1, gpus, gpu_seconds)
+
+    def _counters_of(self, key: Key) -> Iterator[tuple[Counter, ...]]:
+        """In the order of `_KINDS`. All users of a project share those that are not of each."""
+        project_id, user_id, band = key
+        if (project_id, band) not in self._shared:
+            rules = self.tree.rules(project_id, band)
+            self._shared[project_id, band] = [
+                [self._shareable(rule) for rule in rules if _kind(rule) == kind] for kind in _KINDS
+            ]
+        for kind in self._shared[project_id, band]:
+            yield tuple(
+                self._counter(found, user_id) if isinstance(found, Rule) else found
+                for found in kind
+            )
+
+    def _shareable(self, rule: Rule) -> Counter | Rule:
+        return rule if rule.scope is Scope.USER else self._counter(rule, None)
+
+    def _counter(self, rule: Rule, user_id: int | None) -> Counter:
+        kind = (*rule.kind, user_id)
+        found = self._counters.get(kind)
+        if found is None:
+            if rule.period is not None and rule.period not in self._usage.used:
+                raise ValueError(f"it is not told what was used {rule.period}")
+            found = self._counters[kind] = Counter(len(self._counters), rule, user_id)
+        return found
+
+    def _count_used(self, period: Period, key: Key, amount: int) -> None:
+        for counter in self._groups[self.group(*key)].micros:
+            if counter.rule.period == period:
+                counter.taken += amount
+                counter.used += amount
+
+    def _count(self, group: int, sign: int, gpus: float, gpu_seconds: float) -> None:
+        mine = self._groups[group]
+        for counter in mine.jobs:
+            counter.taken += sign
+        if not gpus:
+            return
+        asked = sign * parts(gpus)
+        for counter in mine.gpus:
+            counter.taken += asked
+        for counter in mine.guarantees:
+            counter.taken += asked
+        if mine.micros:
+            charge = sign * micros(gpu_seconds)
+            for counter in mine.micros:
+                counter.taken += charge
+            self._charged.append((group, gpus, sign * gpu_seconds))
+
+
+def _kind(rule: Rule) -> str:
+    """Where a group has its counter; empty for what is not counted."""
+    if rule.guarantee:
+        return "guarantees"
+    return _PLACES.get(rule.limited, "")
