@@ -1,4 +1,4 @@
-"""The examples of `docs/scheduling.md`, read from its tables and blocks."""
+"""The examples of a page in `docs/`, read from its tables and blocks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "scheduling.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = "scheduling.md"
 
 Row = dict[str, str]
 
 
-def section(title: str) -> list[str]:
+def section(title: str, page: str = PAGE) -> list[str]:
     """The lines below a heading, up to the next one. Exactly one has that title."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
     starts = [
         number for number, line in enumerate(lines) if re.fullmatch(r"#+ " + re.escape(title), line)
     ]
@@ -26,9 +27,9 @@ def section(title: str) -> list[str]:
     return rest[:end]
 
 
-def table(title: str) -> list[Row]:
+def table(title: str, page: str = PAGE) -> list[Row]:
     """The rows of the only table below a heading, by the names of its columns."""
-    cells = [_cells(line) for line in section(title) if line.startswith("|")]
+    cells = [_cells(line) for line in section(title, page) if line.startswith("|")]
     header, ruler, *rows = cells
     assert set("".join(ruler)) == {"-"}
     assert rows
