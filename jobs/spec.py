@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from jobs import rules
+from jobs.bands import Band
 from jobs.rules import MAX_NAME_CHARS, MAX_SCRIPT_BYTES, SpecError
 
 __all__ = [
@@ -101,6 +102,10 @@ class Resources:
     """Node features or GPU models, all of which a node must have (`--constraint a&b`)."""
     only_nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
+    shards: int = 0
+    """Parts of one shared GPU per node, in place of whole GPUs."""
+    max_switches: int | None = None
+    """A gang's nodes hang on so many leaf switches at most."""
 
     def __post_init__(self) -> None:
         rules.check_count("nodes", self.nodes, 1, rules.MAX_NODES)
@@ -116,6 +121,11 @@ class Resources:
         rules.check_words("not_nodes", self.not_nodes)
         if len(set(self.only_nodes)) < len(self.only_nodes):
             raise SpecError("only_nodes", "names a node twice; name each once")
+        rules.check_count("shards", self.shards, 0, rules.MAX_SHARDS)
+        if self.shards and self.gpus_per_node:
+            raise SpecError("shards", "asks for parts of a GPU and for whole GPUs; ask for one")
+        if self.max_switches is not None:
+            rules.check_count("switches", self.max_switches, 1, rules.MAX_NODES)
         if self.only_nodes and len(self.only_nodes) < self.nodes:
             raise SpecError(
                 "nodes",
@@ -159,6 +169,12 @@ class JobSpec:
     """File name pattern as in Slurm (%j, %A, %a, %x, %u, %N, %n); None keeps the log in Carrel."""
     stderr: str | None = None
     warning: WarningSignal | None = None
+    band: Band | None = None
+    """None: the partition's usual one."""
+    nice: int = 0
+    """Points off its priority; a negative one, which brings some, is an admin's right."""
+    requeue: bool | None = None
+    """Whether it is started again when it is pushed aside or its node fails; None: as usual."""
 
     def __post_init__(self) -> None:
         rules.check_name(self.name)
@@ -176,3 +192,4 @@ class JobSpec:
         rules.check_times(self.begin_at, self.deadline_at, self.walltime_s)
         rules.check_pattern("stdout", self.stdout)
         rules.check_pattern("stderr", self.stderr)
+        rules.check_count("nice", self.nice, -rules.MAX_NICE, rules.MAX_NICE)

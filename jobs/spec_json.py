@@ -12,6 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from jobs.bands import Band
 from jobs.rules import SpecError
 from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Resources, WarningSignal
 
@@ -28,6 +29,8 @@ def to_dict(spec: JobSpec) -> dict[str, Any]:
         found["array"] = {"indices": list(spec.array.indices), "limit": spec.array.limit}
     if spec.warning is not None:
         found["warning"] = {"number": spec.warning.number, "before_s": spec.warning.before_s}
+    if spec.band is not None:
+        found["band"] = spec.band.value
     for name in ("begin_at", "deadline_at"):
         if found[name] is not None:
             found[name] = found[name].isoformat()
@@ -81,6 +84,7 @@ _SPEC_READERS: dict[str, Callable[[Any], Any]] = {
     ),
     "array": lambda value: Array(tuple(value["indices"]), value["limit"]),
     "warning": lambda value: WarningSignal(value["number"], value["before_s"]),
+    "band": Band,
     "begin_at": datetime.fromisoformat,
     "deadline_at": datetime.fromisoformat,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from jobs.directives import formats
+from jobs.directives import formats, hardware
 from jobs.directives.lines import Notice, directives, launcher_notices, normalized
 from jobs.directives.options import OPTIONS, Given, Read, checked, read, word
 from jobs.directives.resolve import Resolved
@@ -87,11 +87,12 @@ def parse(script: str, *, now: datetime) -> Parsed:
 def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> Built:
     """The job that a script and the fields of a form ask for. Raises `SpecErrors`.
 
-    `overrides`: name, project, partition, nodes, gpus_per_node, gpu_model, tasks_per_node,
-    cpus_per_task, memory ("16G", per node), walltime ("1:00:00"), workdir, environment (a
-    NAME=VALUE a line), array, dependency, begin, held, and `command` in place of a script; text
-    as typed, where nothing but spaces means not given. A field wins over a directive; variables
-    are merged, name by name. CRLF becomes a plain newline, for that is what browsers send.
+    `overrides`: name, project, partition, band, nodes, gpus_per_node, gpu_model, shards,
+    max_switches, tasks_per_node, cpus_per_task, memory ("16G", per node), walltime ("1:00:00"),
+    workdir, environment (a NAME=VALUE a line), array, dependency, begin, held, and `command` in
+    place of a script; text as typed, where nothing but spaces means not given. A field wins over
+    a directive; variables are merged, name by name. CRLF becomes a plain newline, for that is what
+    browsers send.
     """
     found = check(script, overrides, now)
     if found.spec is None:
@@ -185,6 +186,7 @@ _FIELD_TO_SETTING = {
     "deadline": "deadline_at",
     "dependency": "dependencies",
     "signal": "warning",
+    "switches": "max_switches",
 }
 
 
@@ -193,21 +195,30 @@ def _at_giver(problem: SpecError, givers: Mapping[str, Given]) -> SpecError:
     return giver.error(problem.message) if giver else problem
 
 
+_GPUS = {"gpus_per_node", "gpus", "gpus_per_task", "gres", "shards"}
 _REPLACES = {
     "tasks_per_node": {"tasks_per_node", "ntasks"},
-    "gpus_per_node": {"gpus_per_node", "gpus", "gpus_per_task", "gres"},
+    "gpus_per_node": _GPUS,
+    "shards": _GPUS,
     "memory_mib": {"memory_mib", "memory_per_cpu", "memory_per_gpu"},
 }
 """What a field of the form stands for: all ways in which a script may have said it."""
 
 
 def _merge(script: Mapping[str, Given], form: Mapping[str, Given]) -> dict[str, Given]:
-    gone = {other for name in form for other in _REPLACES.get(name, {name})}
+    gone = {other for name, item in form.items() for other in _replaced(name, item)}
     given = {name: item for name, item in script.items() if name not in gone} | dict(form)
     if "environment" in form and "environment" in script:
         both = dict(script["environment"].value) | dict(form["environment"].value)
         given["environment"] = Given(tuple(both.items()), form["environment"].field)
     return given
+
+
+def _replaced(name: str, item: Given) -> set[str]:
+    # No parts of a GPU is no word against whole ones.
+    if name == "shards" and not item.value:
+        return {name}
+    return _REPLACES.get(name, {name})
 
 
 def _held(text: str) -> bool:
@@ -245,6 +256,9 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "nodes": ("nodes", formats.whole),
     "gpus_per_node": ("gpus_per_node", lambda text: formats.whole(text, 0)),
     "gpu_model": ("gpu_model", word),
+    "shards": ("shards", lambda text: formats.whole(text, 0)),
+    "max_switches": ("max_switches", hardware.switches),
+    "band": ("band", formats.band),
     "tasks_per_node": ("tasks_per_node", formats.whole),
     "cpus_per_task": ("cpus_per_task", formats.whole),
     "memory": ("memory_mib", formats.memory),

@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 
+from jobs.bands import Band
 from jobs.rules import (
     MAX_ARRAY_INDEX,
     MAX_ARRAY_TASKS,
     MAX_DEPENDENCIES,
-    MAX_NODES,
+    MAX_NICE,
     MAX_WALLTIME_S,
+    check_count,
     check_variable,
 )
 from jobs.spec import Array, Dependency, DependencyKind, WarningSignal
 
-_DIGITS = re.compile(r"[0-9]{1,18}\Z")
-_WALLTIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z", re.ASCII)
+DIGITS = re.compile(r"[0-9]{1,18}\Z")
+WALLTIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15})([KMGTkmgt]?)[Bb]?\Z", re.ASCII)
 _AHEAD = re.compile(r"now\s*\+\s*(\d{1,9})\s*([a-z]*)\Z", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([AaPp][Mm])?\Z", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z", re.ASCII)
-_GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-_GRES = "gpu:2 or gpu:a100:2"
 _KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _CLOCK_WORDS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
@@ -35,8 +34,8 @@ _CLOCK_WORDS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 
 def whole(text: str, low: int = 1) -> int:
     """A whole number."""
-    if not _DIGITS.match(text) or int(text) < low:
-        raise ValueError(f"{_shown(text)} must be a whole number, {low} or more")
+    if not DIGITS.match(text) or int(text) < low:
+        raise ValueError(f"{shown(text)} must be a whole number, {low} or more")
     return int(text)
 
 
@@ -44,10 +43,10 @@ def walltime(text: str) -> int:
     """Seconds of `m`, `m:s`, `h:m:s`, `d-h`, `d-h:m` or `d-h:m:s`; seconds count exactly."""
     if text.lower() in {"0", "-1", "unlimited", "infinite"}:
         raise ValueError("a job needs a time limit here; for example 1-00:00:00 for a day")
-    found = _WALLTIME.match(text)
+    found = WALLTIME.match(text)
     if not found:
         raise ValueError(
-            f"{_shown(text)} is not a time; write minutes (90), h:m:s (1:30:00), "
+            f"{shown(text)} is not a time; write minutes (90), h:m:s (1:30:00), "
             "d-h (2-12) or d-h:m:s (2-12:00:00)"
         )
     days, first, second, third = (None if part is None else int(part) for part in found.groups())
@@ -67,7 +66,7 @@ def memory(text: str) -> int:
     """MiB of `16G`, `512M`, `1T`, `2048K`; a plain number is MiB. Rounded up, 0 stays 0."""
     found = _MEMORY.match(text)
     if not found:
-        raise ValueError(f"{_shown(text)} is not an amount of memory; write it as 16G or 512M")
+        raise ValueError(f"{shown(text)} is not an amount of memory; write it as 16G or 512M")
     number, unit = int(found.group(1)), (found.group(2) or "M").upper()
     return -(-number * _KIB[unit] // 1024)
 
@@ -83,7 +82,7 @@ def moment(text: str, now: datetime) -> datetime:
         found = None
     if found is None or not 1970 <= found.year <= 9000:
         raise ValueError(
-            f"{_shown(text)} is not a time; write 16:00, now+1hour or {now.year + 1}-01-20T12:34:00"
+            f"{shown(text)} is not a time; write 16:00, now+1hour or {now.year + 1}-01-20T12:34:00"
         )
     return found
 
@@ -128,14 +127,12 @@ def array(text: str) -> Array:
     for part in listed.split(","):
         found = _RANGE.match(part)
         if not found:
-            raise ValueError(f"{_shown(text)} is not an array; write 0-9, 1,3,5 or 0-99:10%4")
+            raise ValueError(f"{shown(text)} is not an array; write 0-9, 1,3,5 or 0-99:10%4")
         low = int(found.group(1))
         high = int(found.group(2) or low)
         step = int(found.group(3) or 1)
         if step < 1 or high < low:
-            raise ValueError(
-                f"{_shown(part)} is empty; write the lower index first, step 1 or more"
-            )
+            raise ValueError(f"{shown(part)} is empty; write the lower index first, step 1 or more")
         if high > MAX_ARRAY_INDEX:
             raise ValueError(f"indices may be at most {MAX_ARRAY_INDEX:,}")
         # Counted first, for a range may name millions, and repeats too.
@@ -158,9 +155,7 @@ def dependencies(text: str) -> tuple[Dependency, ...]:
             kind = DependencyKind(word.lower())
         except ValueError:
             known = ", ".join(f"{kind}:17" for kind in list(DependencyKind)[:3])
-            raise ValueError(
-                f"{_shown(part)} is not understood; use {known} or singleton"
-            ) from None
+            raise ValueError(f"{shown(part)} is not understood; use {known} or singleton") from None
         if kind is DependencyKind.SINGLETON:
             if ids:
                 raise ValueError("singleton takes no job number")
@@ -168,8 +163,8 @@ def dependencies(text: str) -> tuple[Dependency, ...]:
             continue
         if len(ids) > MAX_DEPENDENCIES:
             raise ValueError(f"may name at most {MAX_DEPENDENCIES:,} jobs")
-        if not ids or not all(_DIGITS.match(job_id) and int(job_id) for job_id in ids):
-            raise ValueError(f"{_shown(part)} needs the numbers of jobs, as in {kind}:17:18")
+        if not ids or not all(DIGITS.match(job_id) and int(job_id) for job_id in ids):
+            raise ValueError(f"{shown(part)} needs the numbers of jobs, as in {kind}:17:18")
         found += [Dependency(kind, int(job_id)) for job_id in ids]
     return tuple(dict.fromkeys(found))
 
@@ -178,7 +173,7 @@ def warning(text: str) -> WarningSignal:
     """`B:USR1@120`, `TERM@60`, `10`: the signal, and how many seconds before the end (60)."""
     flags, colon, rest = text.rpartition(":")
     if colon and (not flags or set(flags.upper()) - {"B", "R"}):
-        raise ValueError(f"{_shown(text)} is not understood; write it as B:USR1@120")
+        raise ValueError(f"{shown(text)} is not understood; write it as B:USR1@120")
     name, at, before = rest.partition("@")
     before_s = whole(before, 0) if at else 60
     if before_s > 65_535:
@@ -187,50 +182,54 @@ def warning(text: str) -> WarningSignal:
 
 
 def _signal(name: str) -> int:
-    if _DIGITS.match(name) and 1 <= int(name) <= 64:
+    if DIGITS.match(name) and 1 <= int(name) <= 64:
         return int(name)
     known = signal.Signals.__members__.get("SIG" + name.upper().removeprefix("SIG"))
     if known is None:
-        raise ValueError(f"{_shown(name)} is not a signal; write USR1, TERM, INT or a number")
+        raise ValueError(f"{shown(name)} is not a signal; write USR1, TERM, INT or a number")
     return int(known)
 
 
-def gpus(text: str, right: str = "2 or a100:2") -> tuple[str | None, int]:
-    """`2`, `a100:2` or `a100` (one): model and number. `right` is what a refusal names."""
-    model, colon, number = text.rpartition(":")
-    if not colon and not _DIGITS.match(text):
-        model, number = text, "1"
-    if model and not _GPU_MODEL.match(model):
-        raise ValueError(f"{_shown(text)} is not understood; write {right}, of one model only")
-    return model or None, whole(number, 0)
+def band(text: str) -> Band:
+    """Slurm's QOS: the name of a band, in small letters or capitals."""
+    try:
+        return Band(text.lower())
+    except ValueError:
+        *others, last = Band
+        raise ValueError(
+            f"{shown(text)} is not a band; use {', '.join(others)} or {last}"
+        ) from None
 
 
-def gres(text: str) -> tuple[str | None, int]:
-    """`gpu`, `gpu:2`, `gpu:a100:2`: model and number per node. Other kinds are refused."""
-    kind, colon, rest = text.removeprefix("gres:").partition(":")
-    if kind != "gpu" or "," in text:
-        raise ValueError(f"{_shown(text)} is not understood; only GPUs: {_GRES}")
-    return gpus(rest, _GRES) if colon else (None, 1)
+def nice(text: str) -> int:
+    """`50`, `-50`; nothing stands for 100, as in Slurm."""
+    number = text.removeprefix("-") or "100"
+    if not DIGITS.match(number) or text == "-":
+        raise ValueError(f"{shown(text)} must be a whole number, as in --nice=100")
+    found = -int(number) if text.startswith("-") else int(number)
+    check_count("nice", found, -MAX_NICE, MAX_NICE)
+    return found
 
 
-def hosts(text: str) -> tuple[str, ...]:
-    """`n1,n2` or `n[1-3,7]`, zeros in front kept: names, in order, each once."""
-    found: dict[str, None] = {}
-    named = 0
-    for part in _split(text, {"[": "]"}):
-        before, bracket, rest = part.partition("[")
-        inside, closing, after = rest.partition("]")
-        if not part or (bracket and not closing) or set(before + after) & {"[", "]"}:
-            raise ValueError(f"{_shown(text)} is not a list of nodes; write n1,n2 or n[1-3]")
-        for middle in _numbers(inside) if bracket else [""]:
-            found[f"{before}{middle}{after}"] = None
-            named += 1
-            if named > MAX_NODES:
-                raise ValueError(f"may name at most {MAX_NODES:,} nodes")
-    return tuple(found)
+def exports(text: str) -> tuple[tuple[str, str], ...]:
+    """`ALL,A=b,C='d,e'`: the variables given. ALL and NONE are the same: there is no shell."""
+    found: dict[str, str] = {}
+    for part in split(text, {"'": "'", '"': '"'}):
+        if part.upper() in {"ALL", "NONE", "NIL", ""}:
+            continue
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(
+                f"there is no shell to take {shown(part)} from; write {part[:40]}=VALUE"
+            )
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        check_variable(name, value)
+        found[name] = value
+    return tuple(found.items())
 
 
-def _split(text: str, pairs: dict[str, str]) -> list[str]:
+def split(text: str, pairs: dict[str, str]) -> list[str]:
     """The parts between commas, except commas within a pair (brackets, quotes)."""
     parts = [""]
     closing = ""
@@ -248,49 +247,6 @@ def _split(text: str, pairs: dict[str, str]) -> list[str]:
     return parts
 
 
-def _numbers(text: str) -> Iterator[str]:
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        high = high if dash else low
-        if not (_DIGITS.match(low) and _DIGITS.match(high)) or int(high) < int(low):
-            raise ValueError(f"{_shown(text)} is not a range of nodes; write n[1-3,7]")
-        for number in range(int(low), int(high) + 1):
-            yield str(number).zfill(len(low))
-
-
-def features(text: str) -> tuple[str, ...]:
-    """`a100&nvlink`: all of them."""
-    found = tuple(text.split("&"))
-    if any(char in text for char in "|[]()*,") or not all(found):
-        raise ValueError(f"{_shown(text)} is not understood; join features with '&': all of them")
-    return found
-
-
-def nodes(text: str) -> int:
-    """`2` or `2-2`: an exact number."""
-    low, dash, high = text.partition("-")
-    if dash and low != high:
-        raise ValueError(f"{_shown(text)} is a range; a job here has an exact number of nodes")
-    return whole(low)
-
-
-def exports(text: str) -> tuple[tuple[str, str], ...]:
-    """`ALL,A=b,C='d,e'`: the variables given. ALL and NONE are the same: there is no shell."""
-    found: dict[str, str] = {}
-    for part in _split(text, {"'": "'", '"': '"'}):
-        if part.upper() in {"ALL", "NONE", "NIL", ""}:
-            continue
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(
-                f"there is no shell to take {_shown(part)} from; write {part[:40]}=VALUE"
-            )
-        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-            value = value[1:-1]
-        check_variable(name, value)
-        found[name] = value
-    return tuple(found.items())
-
-
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """The text in quotes, cut where it is long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from jobs.directives import formats
+from jobs.directives import formats, hardware
 from jobs.directives.lines import Notice, Words
 from jobs.rules import SpecError, check_name, check_pattern, check_words, check_workdir
 
@@ -88,11 +88,19 @@ def _gpus(name: str, read: Callable[[str], tuple[str | None, int]]) -> Reader:
     return found
 
 
+def _gres(text: str, now: datetime) -> Values:
+    """Of several `--gres` the last counts, so each says of both kinds how many there are."""
+    found = hardware.gres(text)
+    return {"gres": found.gpus, "shards": found.shards} | (
+        {"gpu_model": found.model} if found.model else {}
+    )
+
+
 def _hosts(name: str) -> Reader:
     def read(text: str) -> tuple[str, ...]:
         if "/" in text:
             raise ValueError("a file of node names is not read; write n1,n2 or n[1-3]")
-        found = formats.hosts(text)
+        found = hardware.hosts(text)
         check_words("", found)
         return found
 
@@ -106,7 +114,7 @@ def _exclusive(text: str, now: datetime) -> Values:
 
 
 def _features(text: str) -> tuple[str, ...]:
-    found = formats.features(text)
+    found = hardware.features(text)
     check_words("", found)
     return found
 
@@ -129,6 +137,13 @@ def _signal_remark(text: str) -> str:
     )
 
 
+def _switches_remark(text: str) -> str:
+    number, _, wait = text.partition("@")
+    if not wait:
+        return ""
+    return f"@{wait} has no effect: the job waits until {number} or fewer switches have room for it"
+
+
 _NO_MAIL = "Carrel sends no mail; the job's page shows what happens"
 
 _ALL = (
@@ -136,17 +151,17 @@ _ALL = (
     Option(("--partition", "-p"), _one("partition", word)),
     Option(("--account", "-A"), _one("project", checked(check_name))),
     Option(("--time", "-t"), _one("walltime_s", formats.walltime)),
-    Option(("--nodes", "-N"), _one("nodes", formats.nodes)),
+    Option(("--nodes", "-N"), _one("nodes", hardware.nodes)),
     Option(("--ntasks", "-n"), _one("ntasks", formats.whole)),
     Option(("--ntasks-per-node",), _one("tasks_per_node", formats.whole)),
     Option(("--cpus-per-task", "-c"), _one("cpus_per_task", formats.whole)),
     Option(("--mem",), _one("memory_mib", formats.memory)),
     Option(("--mem-per-cpu",), _one("memory_per_cpu", formats.memory)),
     Option(("--mem-per-gpu",), _one("memory_per_gpu", formats.memory)),
-    Option(("--gres",), _gpus("gres", formats.gres)),
-    Option(("--gpus", "-G"), _gpus("gpus", formats.gpus)),
-    Option(("--gpus-per-node",), _gpus("gpus_per_node", formats.gpus)),
-    Option(("--gpus-per-task",), _gpus("gpus_per_task", formats.gpus)),
+    Option(("--gres",), _gres),
+    Option(("--gpus", "-G"), _gpus("gpus", hardware.gpus)),
+    Option(("--gpus-per-node",), _gpus("gpus_per_node", hardware.gpus)),
+    Option(("--gpus-per-task",), _gpus("gpus_per_task", hardware.gpus)),
     Option(("--constraint", "-C"), _one("features", _features)),
     Option(("--nodelist", "-w"), _hosts("only_nodes")),
     Option(("--exclude", "-x"), _hosts("not_nodes")),
@@ -160,18 +175,12 @@ _ALL = (
     Option(("--chdir", "-D"), _one("workdir", checked(check_workdir))),
     Option(("--signal",), _one("warning", formats.warning), remark=_signal_remark),
     Option(("--hold", "-H"), lambda text, now: {"held": True}, "none"),
+    Option(("--qos", "-q"), _one("band", formats.band)),
+    Option(("--nice",), _one("nice", formats.nice), "optional"),
+    Option(("--switches",), _one("max_switches", hardware.switches), remark=_switches_remark),
+    Option(("--requeue",), lambda text, now: {"requeue": True}, "none"),
+    Option(("--no-requeue",), lambda text, now: {"requeue": False}, "none"),
     Option(("--export",), _one("environment", formats.exports)),
-    _without_effect("--qos", "-q", because="there are no QOS here; the partition's order decides"),
-    _without_effect("--switches", because="node choice does not look at switches"),
-    _without_effect(
-        "--requeue",
-        because="a job that ends is not started again by itself; submit it again from its page",
-        value="none",
-    ),
-    _without_effect("--no-requeue", because="no job is started again by itself", value="none"),
-    _without_effect(
-        "--nice", because="there are no priorities; jobs start in the order sent", value="optional"
-    ),
     _without_effect("--mail-type", because=_NO_MAIL),
     _without_effect("--mail-user", because=_NO_MAIL),
     _without_effect("--comment", because="comments are not kept"),

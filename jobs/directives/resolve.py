@@ -16,6 +16,8 @@ _AS_WRITTEN = (
     "features",
     "only_nodes",
     "not_nodes",
+    "shards",
+    "max_switches",
 )
 
 
@@ -29,7 +31,7 @@ class Resolved:
         self.errors: list[SpecError] = []
         self.notices: list[Notice] = []
         for name in _AS_WRITTEN:
-            if name in given:
+            if name in given and given[name].value is not None:
                 self._set(name, given[name].value, given[name])
         self._nodes_and_tasks()
         self._gpus()
@@ -95,7 +97,7 @@ class Resolved:
         found: list[tuple[int, Given]] = [
             (self._given[name].value, self._given[name])
             for name in ("gpus_per_node", "gres")
-            if name in self._given
+            if name in self._given and self._given[name].value is not None
         ]
         total, per_task = self._given.get("gpus"), self._given.get("gpus_per_task")
         if per_task:

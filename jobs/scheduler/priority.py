@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.bands import Band
+from jobs.rules import MAX_NICE
 from jobs.scheduler.fairshare import Standing
 from jobs.scheduler.fit import count
-
-MAX_NICE = 1000
-"""An admin's nice value goes from -1000, to the front, to 1000."""
 
 _MINUTE_S = 60
 _HOUR_S = 3600

@@ -33,6 +33,8 @@ class Gpu:
     model: str
     memory_mib: int
     job_id: int | None = None
+    shards: int = 0
+    """Into how many equal parts it is divided for jobs that ask for parts; 0 where not allowed."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetim
     partition = _partition(spec.partition, errors)
     if partition:
         errors += _cannot_fit(spec, partition)
+    errors += _beyond_rights(spec, owner)
     errors += _unknown_dependencies(spec)
     errors += _vain_dependencies(spec)
     if errors or project is None or partition is None:
@@ -159,6 +160,12 @@ def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
         return [SpecError("walltime", f"partition {partition} allows {limit // 60} min at most")]
     why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
     return [SpecError("resources", why)] if why else []
+
+
+def _beyond_rights(spec: JobSpec, owner: User) -> list[SpecError]:
+    if spec.nice >= 0 or owner.is_staff:
+        return []
+    return [SpecError("nice", "below 0 is for administrators; leave it out, or give 0 or more")]
 
 
 def _unknown_dependencies(spec: JobSpec) -> list[SpecError]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.directives.formats import hosts
+from jobs.directives.hardware import hosts
 from jobs.environment import Attempt, NodePart, expand, node_list, of_node, of_tasks
 from jobs.rules import is_set_by_carrel
 from jobs.spec import JobSpec, Resources

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.bands import Band
 from jobs.rules import MAX_SCRIPT_BYTES, MAX_VARIABLE_BYTES
 from jobs.spec import (
     Array,
@@ -45,6 +46,11 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ({"only_nodes": ("n1", "n1")}, "only_nodes"),
         ({"only_nodes": ("n1",), "nodes": 2}, "nodes"),
         ({"not_nodes": ("-x",)}, "not_nodes"),
+        ({"shards": -1}, "shards"),
+        ({"shards": 1001}, "shards"),
+        ({"shards": 1, "gpus_per_node": 1}, "shards"),
+        ({"max_switches": 0}, "switches"),
+        ({"max_switches": 4097}, "switches"),
     ],
 )
 def test_resources_that_make_no_sense(values: dict[str, Any], field: str) -> None:
@@ -95,6 +101,9 @@ def test_resources_that_make_no_sense(values: dict[str, Any], field: str) -> Non
         ({"stdout": "a-%j-%q"}, "stdout", "'%q' is not known"),
         ({"stderr": "a%"}, "stderr", "not known"),
         ({"stderr": "a\nb"}, "stderr", "one line"),
+        ({"nice": 1001}, "nice", "from -1,000 to 1,000"),
+        ({"nice": -1001}, "nice", "from -1,000 to 1,000"),
+        ({"nice": True}, "nice", "whole number"),
         ({"dependencies": (Dependency(DependencyKind.AFTER_OK, 1),) * 1001}, "dependency", "1,000"),
     ],
 )
@@ -118,6 +127,7 @@ def test_requests_that_make_no_sense(values: dict[str, Any], field: str, says: s
         {"environment": (("A", "line\nbreak \"quoted\" 'too' $(x)"), ("_b", ""))},
         {"environment": (("SLURMISH", "1"), ("CUDA_LAUNCH_BLOCKING", "1"))},
         {"stdout": "~/logs/%x-%4A_%a.%j.%N.%n.%t.%u.100%%"},
+        {"nice": -1000, "band": Band.MONITORING, "requeue": False},
         {"deadline_at": NOON, "begin_at": NOON - timedelta(hours=1)},
     ],
 )
@@ -158,7 +168,8 @@ specs = st.builds(
     .map(lambda text: text[:200])
     .filter(str.strip),
     script=st.text(st.characters(codec="utf-8", exclude_characters="\0\r")).map(SCRIPT.__add__),
-    resources=st.builds(
+    resources=st.builds(Resources, shards=st.integers(0, 1000))
+    | st.builds(
         Resources,
         nodes=st.integers(1, 2),
         gpus_per_node=st.integers(0, 8),
@@ -166,6 +177,7 @@ specs = st.builds(
         memory_mib=st.none() | st.integers(1, 10**6),
         exclusive=st.booleans(),
         features=st.lists(words).map(tuple),
+        max_switches=st.none() | st.integers(1, 4096),
         only_nodes=st.just(()) | st.lists(words, min_size=2, unique=True).map(tuple),
     ),
     walltime_s=st.integers(1, 10**6),
@@ -191,6 +203,9 @@ specs = st.builds(
     deadline_at=st.none() | times.map(lambda moment: moment + timedelta(days=800)),
     held=st.booleans(),
     stdout=st.none() | st.just("%x-%j.out"),
+    band=st.none() | st.sampled_from(Band),
+    nice=st.integers(-1000, 1000),
+    requeue=st.sampled_from([None, True, False]),
     warning=st.none() | st.builds(WarningSignal, st.integers(1, 64), st.integers(0, 65_535)),
 )
 
@@ -217,6 +232,7 @@ def test_what_an_older_version_stored_gets_the_defaults() -> None:
         ({"name": "x", "script": SCRIPT, "array": []}, "specification"),
         ({"name": "x", "script": SCRIPT, "dependencies": [{"kind": "x"}]}, "specification"),
         ({"name": "x", "script": SCRIPT, "begin_at": "soon"}, "specification"),
+        ({"name": "x", "script": SCRIPT, "band": "high"}, "specification"),
         ({"name": "x", "script": 7}, "specification"),
         ({"name": "x", "script": SCRIPT, "walltime_s": 0}, "walltime"),
     ],

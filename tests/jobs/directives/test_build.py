@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jobs.bands import Band
 from jobs.directives import SpecErrors, build_spec, check, parse
 from jobs.directives.options import OPTIONS
 from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Resources
@@ -70,6 +71,30 @@ def test_the_form_wins_over_each_way_of_saying_it_in_the_script() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "form", "asked"),
+    [
+        ("--gpus=4", {"shards": "2"}, Resources(shards=2)),
+        ("--gres=shard:2", {"gpus_per_node": "1"}, Resources(gpus_per_node=1)),
+        ("--gres=shard:2", {"gpus_per_node": "0"}, Resources()),
+        ("--gres=shard:2", {"shards": "0"}, Resources()),
+        ("--gres=gpu:2", {"shards": "0"}, Resources(gpus_per_node=2)),
+        ("--gres=shard:2", {"gpu_model": "a100"}, Resources(gpu_model="a100", shards=2)),
+        ("-N 4 --switches=1", {"max_switches": "2"}, Resources(nodes=4, max_switches=2)),
+    ],
+)
+def test_parts_of_a_gpu_and_whole_ones_take_each_others_place(
+    line: str, form: dict[str, str], asked: Resources
+) -> None:
+    assert build_spec(f"#!/bin/sh\n#SBATCH {line}\n", form, NOW).spec.resources == asked
+
+
+def test_a_band_of_the_form_wins() -> None:
+    script = "#!/bin/sh\n#SBATCH -q batch --nice --requeue\n"
+    spec = build_spec(script, {"band": "best-effort"}, NOW).spec
+    assert (spec.band, spec.nice, spec.requeue) == (Band.BEST_EFFORT, 100, True)
+
+
 def test_what_is_empty_was_not_given() -> None:
     empty = dict.fromkeys(("name", "nodes", "memory", "environment", "begin", "held"), "  ")
     assert build_spec(SCRIPT, empty, NOW) == build_spec(SCRIPT, {}, NOW)
@@ -115,6 +140,9 @@ def test_what_browsers_send_runs_as_it_was_typed() -> None:
           "cpus_per_task"]),
         (SCRIPT, {"nodes": "99999999"}, ["-n", "--gpus", "nodes"]),
         (SCRIPT, {"colour": "red"}, ["colour"]),
+        (SCRIPT, {"gpus_per_node": "1", "shards": "2"}, ["shards"]),
+        (SCRIPT, {"shards": "-1", "band": "high", "max_switches": "few"},
+         ["shards", "band", "max_switches"]),
         (SCRIPT, {"environment": "A=1\nB\n"}, ["environment"]),
         (SCRIPT, {"environment": "A=1\nA=2\n"}, ["environment"]),
         (SCRIPT, {"environment": "export A=1"}, ["environment"]),
@@ -170,7 +198,7 @@ odd_scripts = st.lists(line | st.text(max_size=30), max_size=6).map(
 )
 FIELDS = (
     "name nodes gpus_per_node memory walltime environment array dependency begin held command "
-    "workdir gpu_model other"
+    "workdir gpu_model shards max_switches band other"
 )
 odd_forms = st.dictionaries(
     st.sampled_from(FIELDS.split()),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.bands import Band
 from jobs.directives import parse
 from jobs.spec import Array, Dependency, DependencyKind, WarningSignal
 
@@ -85,6 +86,22 @@ def script(*lines: str) -> str:
         ('--export="A=b c"', {"environment": (("A", "b c"),)}),
         ("--export=NONE", {"environment": ()}),
         ("-c 2 -c 3", {"cpus_per_task": 3}),
+        ("--gres=shard", {"shards": 1}),
+        ("--gres=shard:2", {"shards": 2}),
+        ("--gres=gpu:a100:1 --gres=shard:3", {"gpu_model": "a100", "shards": 3}),
+        ("--gres=shard:3 --gres=gpu:1", {"gpus_per_node": 1}),
+        ("--gres=shard:0", {"shards": 0}),
+        ("--gres=gpu:1g.10gb:2", {"gpus_per_node": 2, "gpu_model": "1g.10gb"}),
+        ("-N4 --switches=1", {"nodes": 4, "max_switches": 1}),
+        ("-q production", {"band": Band.PRODUCTION}),
+        ("--qos=Best-Effort", {"band": Band.BEST_EFFORT}),
+        ("--nice", {"nice": 100}),
+        ("--nice=10", {"nice": 10}),
+        ("--nice=-1000 -J x", {"nice": -1000, "name": "x"}),
+        ("--requeue", {"requeue": True}),
+        ("--requeue --no-requeue", {"requeue": False}),
+        ("-b 2026-11-21T13:00:00Z --deadline=2026-11-22",
+         {"begin_at": NOW + timedelta(hours=1), "deadline_at": NOW + timedelta(hours=12)}),
     ],
 )  # fmt: skip
 def test_what_a_line_sets(line: str, settings: dict[str, Any]) -> None:
@@ -152,11 +169,25 @@ def test_times(text: str, moment: datetime) -> None:
         ("--mem=1G --mem-per-cpu=1G", "--mem-per-cpu", "--mem is given too"),
         ("--mem-per-gpu=1G", "--mem-per-gpu", "use --mem"),
         ("--gres=tmp:5", "--gres", "only GPUs"),
+        ("--gres=gpu:2,shard:5", "--gres", "or parts of one: shard:2"),
+        ("--gres=shard:a100:2", "--gres", "--constraint=a100"),
+        ("--gres=shard:two", "--gres", "whole number"),
+        ("--gres=shard:1001", "--gres", "to 1,000, not 1001"),
+        ("--gres=shard:1 --gpus=1", "--gres", "parts of a GPU and for whole GPUs; ask for one"),
+        ("--gres=shard:1 --mem-per-gpu=1G", "--mem-per-gpu", "use --mem"),
+        ("--switches=0", "--switches", "1 or more"),
+        ("--switches=1@soon", "--switches", "1@10:00"),
+        ("--switches=5000", "--switches", "4,096"),
+        ("-q high", "-q", "monitoring, production, batch or best-effort"),
+        ("--nice=1001", "--nice", "from -1,000 to 1,000, not 1001"),
+        ("--nice=-", "--nice", "whole number"),
+        ("--nice=1.5", "--nice", "whole number"),
+        ("--requeue=yes", "--requeue", "takes no value"),
         ("--gres=gpu:2,tmp:5", "--gres", "only GPUs"),
         ("--gres=gpu:-1", "--gres", "write gpu:2 or gpu:a100:2,"),
         ("--gpus=-1", "--gpus", "write 2 or a100:2,"),
         ("--gpus=a100:1,h100:1", "--gpus", "of one model"),
-        ("-C a|b", "-C", "'&'"),
+        ("-C a100|h100", "-C", "either of them"),
         ("-C 'a*2'", "-C", "'&'"),
         ("-w ./hosts", "-w", "file"),
         ("-w n[3-1]", "-w", "n[1-3,7]"),
@@ -202,11 +233,7 @@ def test_all_errors_are_told_in_the_order_of_the_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "directive", "says"),
     [
-        ("-q high", "-q", "has no effect: there are no QOS"),
-        ("--switches=1@10:00", "--switches", "has no effect"),
-        ("--requeue", "--requeue", "has no effect"),
-        ("--nice", "--nice", "has no effect"),
-        ("--nice=10", "--nice", "has no effect"),
+        ("--switches=2@10:00", "--switches", "@10:00 has no effect: the job waits until 2 or"),
         ("--mail-type=END", "--mail-type", "sends no mail"),
         ("-n 4", "-n", "run on one node"),
         ("-w n1,n2 -N1", "-w", "1 of these 2"),

@@ -86,6 +86,7 @@ LATE = {
     "-p foo": "there is no partition &#x27;foo&#x27;; there is gpu",
     "--dependency=afterok:4711": "there is no job 4711",
     "--time=3:00:00": "partition gpu allows 60 min at most",
+    "--nice=-1": "below 0 is for administrators; leave it out, or give 0 or more",
 }
 
 
@@ -102,6 +103,16 @@ def test_what_only_the_lab_can_judge_is_told_at_its_line_too(as_alice: Client, d
     refused = as_alice.post("/jobs/new/", sent)
     assert f"Line 3: <code>{name}</code> {LATE[directive]}</span>" in refused.text
     assert not refused.context["form"].errors
+
+
+@pytest.mark.parametrize(("who", "nice"), [("as_alice", 5), ("as_admin", -5)])
+def test_anybody_steps_back_and_an_administrator_forward(
+    request: pytest.FixtureRequest, project: Project, who: str, nice: int
+):
+    client: Client = request.getfixturevalue(who)
+    sent = {"script": f"#!/bin/bash\n#SBATCH --nice={nice} -A {project.name}\n"}
+    assert client.post("/jobs/new/", sent).status_code == 302
+    assert Job.objects.get().spec["nice"] == nice
 
 
 @pytest.mark.parametrize(
