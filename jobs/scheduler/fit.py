@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
+from jobs.scheduler.gpu_models import is_instance, is_model, is_of, names_instance
 from jobs.scheduler.snapshot import Node
 from jobs.spec import Resources
 
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -22,33 +21,11 @@ def name_key(name: str) -> tuple[tuple[int, int | str], ...]:
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)
 
 
-@lru_cache(maxsize=4096)
-def is_model(asked: str, model: str) -> bool:
-    """Whether a GPU of this model is what was asked for.
-
-    `a100` is an `NVIDIA A100-SXM4-80GB`, and so is `a100-80gb`; `a10` is not. `rtx4090` is a
-    `GeForce RTX 4090`: words may be written together.
-    """
-    words = _words(model)
-    wanted = _words(asked)
-    if wanted and set(wanted) <= set(words):
-        return True
-    joined = "".join(wanted)
-    return any(
-        joined == "".join(words[start:end])
-        for start in range(len(words))
-        for end in range(start + 1, len(words) + 1)
-    )
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in _SEPARATORS.split(text.casefold()) if word]
-
-
 def usable_models(node: Node, asked: Resources) -> frozenset[str]:
     """The GPU models of this node that may serve the request.
 
     A feature that is no feature of the node but the name of a model narrows the choice too.
+    MIG instances serve whoever names one.
     """
     wanted = [name for name in asked.features if name not in node.features]
     if asked.gpu_model is not None:
@@ -56,7 +33,8 @@ def usable_models(node: Node, asked: Resources) -> frozenset[str]:
     return frozenset(
         model
         for model in {gpu.model for gpu in node.gpus}
-        if all(is_model(name, model) for name in wanted)
+        if all(is_of(name, model) for name in wanted)
+        and (not is_instance(model) or any(names_instance(name, model) for name in wanted))
     )
 
 
@@ -70,7 +48,7 @@ def is_allowed(node: Node, asked: Resources) -> bool:
 def has_features(node: Node, asked: Resources) -> bool:
     """Every feature, be it the node's own or the name of a GPU model."""
     return all(
-        name in node.features or any(is_model(name, gpu.model) for gpu in node.gpus)
+        name in node.features or any(is_of(name, gpu.model) for gpu in node.gpus)
         for name in asked.features
     )
 
@@ -78,6 +56,11 @@ def has_features(node: Node, asked: Resources) -> bool:
 def has_gpus(node: Node, asked: Resources) -> bool:
     """Enough GPUs of the right model, free or not."""
     return asked.gpus_per_node == 0 or gpu_count(node, asked) >= asked.gpus_per_node
+
+
+def has_shards(node: Node, asked: Resources) -> bool:
+    """A GPU of the right model that is divided in at least so many parts, free or not."""
+    return asked.shards == 0 or most_shards(node, asked) >= asked.shards
 
 
 def has_cpus(node: Node, asked: Resources) -> bool:
@@ -96,7 +79,13 @@ def gpu_count(node: Node, asked: Resources) -> int:
     return sum(1 for gpu in node.gpus if gpu.model in models)
 
 
-CONSTRAINTS = (is_allowed, has_features, has_gpus, has_cpus, has_memory)
+def most_shards(node: Node, asked: Resources) -> int:
+    """Of the GPUs of this node that may serve the request, the parts of the most divided one."""
+    models = usable_models(node, asked)
+    return max((gpu.shards for gpu in node.gpus if gpu.model in models), default=0)
+
+
+CONSTRAINTS = (is_allowed, has_features, has_gpus, has_shards, has_cpus, has_memory)
 
 
 def could_hold(node: Node, asked: Resources) -> bool:
@@ -169,6 +158,12 @@ def _refuse_size(constraint: str, asked: Resources, left: Sequence[Node], where:
         if size == 0:
             return _refuse_model(asked, left, where)
         have = str(size)
+    elif constraint == "has_shards":
+        largest = max(left, key=lambda node: most_shards(node, asked))
+        size = most_shards(largest, asked)
+        if size == 0:
+            return _refuse_shards(asked, left, where)
+        have = f"GPUs of {count(size, 'part')}"
     elif constraint == "has_cpus":
         largest = max(left, key=lambda node: node.cpus)
         have = str(largest.cpus)
@@ -177,8 +172,8 @@ def _refuse_size(constraint: str, asked: Resources, left: Sequence[Node], where:
         have = memory(largest.memory_mib)
     which = (
         "the largest such node"
-        if constraint != "has_gpus" and _narrowed(asked)
-        else ("the largest node")
+        if constraint not in ("has_gpus", "has_shards") and _narrowed(asked)
+        else "the largest node"
     )
     return f"asks for {want} on one node; {which} ({largest.name}) has {have}"
 
@@ -188,11 +183,22 @@ def _refuse_model(asked: Resources, left: Sequence[Node], where: str) -> str:
     model = asked.gpu_model
     if model and models and not any(is_model(model, known) for known in models):
         return f"asks for a GPU of model {model!r}; {where} has none, only {listed(models)}"
-    return f"asks for {gpus(asked)}; {where} has {listed(models) or 'no GPUs'}"
+    hint = ""
+    if not model and any(map(is_instance, models)):
+        hint = "; who wants a MIG instance names it, as in --gres=gpu:1g.10gb:1"
+    return f"asks for {gpus(asked)}; {where} has {listed(models) or 'no GPUs'}{hint}"
+
+
+def _refuse_shards(asked: Resources, left: Sequence[Node], where: str) -> str:
+    divided = sorted({gpu.model for node in left for gpu in node.gpus if gpu.shards})
+    such = "such GPU" if asked.gpu_model or asked.features else "GPU"
+    others = f"; divided are {listed(divided)}" if divided else ""
+    return f"asks for {shards(asked)}; no {such} of {where} is divided into parts{others}"
 
 
 def _narrowed(asked: Resources) -> bool:
-    return bool(asked.gpus_per_node or asked.features or asked.only_nodes or asked.not_nodes)
+    named = asked.features or asked.only_nodes or asked.not_nodes
+    return bool(asked.gpus_per_node or asked.shards or named)
 
 
 def _want(constraint: str, asked: Resources) -> str:
@@ -202,13 +208,19 @@ def _want(constraint: str, asked: Resources) -> str:
         return count(asked.cpus, "CPU")
     if constraint == "has_memory":
         return f"{memory(asked.memory_mib or 0)} of memory"
-    return gpus(asked)
+    return shards(asked) if constraint == "has_shards" else gpus(asked)
 
 
 def gpus(asked: Resources) -> str:
     """`2 GPUs`, `1 a100 GPU`: per node."""
     model = f"{asked.gpu_model} " if asked.gpu_model else ""
     return count(asked.gpus_per_node, f"{model}GPU")
+
+
+def shards(asked: Resources) -> str:
+    """`2 parts of a GPU`, `1 part of a GPU (a100)`: per node."""
+    model = f" ({asked.gpu_model})" if asked.gpu_model else ""
+    return f"{count(asked.shards, 'part')} of a GPU{model}"
 
 
 def count(number: int, thing: str) -> str:

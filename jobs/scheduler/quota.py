@@ -13,7 +13,7 @@ from math import fsum
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
-from jobs.scheduler.fit import is_model
+from jobs.scheduler.gpu_models import is_model
 from jobs.scheduler.limits import (
     PARTS_PER_GPU,
     Demand,

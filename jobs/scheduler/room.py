@@ -40,8 +40,6 @@ class Room:
 
     def free_gpus(self, asked: Resources) -> int:
         """Free GPUs that may serve the request."""
-        if asked.gpu_model is None and not asked.features:
-            return self.gpus
         models = usable_models(self.node, asked)
         return sum(len(gpus) for model, gpus in self.free.items() if model in models)
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.fit import could_hold, is_model, refuse
+from jobs.scheduler.fit import could_hold, refuse
 from jobs.scheduler.forecast import endings, opening
+from jobs.scheduler.gpu_models import is_model
 from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Placement, Snapshot
