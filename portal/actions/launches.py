@@ -35,6 +35,7 @@ def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> li
         Lease.objects.filter(allocation__attempt__in=list(gangs))
         .order_by("gpu__index")
         .values_list("allocation_id", "gpu__uuid", "gpu__index")
+        .distinct()
     ):
         held[allocation_id].append((uuid, index))
     arrays = _indices({job.array_id for job in jobs} - {None})

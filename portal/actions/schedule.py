@@ -52,11 +52,10 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     numbers = dict(
         Attempt.objects.filter(job_id__in=jobs).values_list("job_id").annotate(Max("number"))
     )
-    gpu_ids = dict(
-        Gpu.objects.filter(
-            uuid__in=[u for start in starts for place in start.placements for u in place.gpu_uuids]
-        ).values_list("uuid", "pk")
+    gpus = Gpu.objects.only("uuid", "shards").filter(
+        uuid__in=[u for start in starts for place in start.placements for u in place.gpu_uuids]
     )
+    leasable = {gpu.uuid: gpu for gpu in gpus}
     placed = {start.job_id: start.placements for start in starts}
     moved = move_all([Move(jobs[pk], State.CONFIGURING) for pk in placed], now=now)
     attempts = Attempt.objects.bulk_create(
@@ -69,9 +68,10 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     ]
     Allocation.objects.bulk_create(part for part, _ in parts)
     Lease.objects.bulk_create(
-        Lease(gpu_id=gpu_ids[uuid], allocation=part)
+        Lease(gpu=leasable[uuid], share=share, allocation=part)
         for part, place in parts
         for uuid in place.gpu_uuids
+        for share in leasable[uuid].shares
     )
     for node_id in {place.node_id for _, place in parts}:
         hints.dispatch(node_id)
@@ -97,6 +97,7 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
         cpus=place.cpus,
         memory_mib=place.memory_mib,
         exclusive=bool(job.spec["resources"].get("exclusive")),
+        charged_until=attempt.started_at,
     )
 
 

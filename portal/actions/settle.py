@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 
 from jobs.events import Cause
 from jobs.lifecycle import Reason, State
@@ -183,6 +185,10 @@ def _close(cases: list[Case], now: datetime) -> None:
     ends = {case.attempt_id: _end(case, now) for case in cases}
     parts = [part.pk for case in cases for part in case.parts]
     Lease.objects.filter(allocation__in=parts, released_at=None).update(released_at=now)
+    # Somebody who looked at the clock after us may have charged it already.
+    Allocation.objects.filter(pk__in=parts, released_at=None).update(
+        released_at=Greatest(now, F("charged_until"))
+    )
     hints.schedule()
     update_each(
         Attempt.objects.filter(ended_at=None), {pk: ended for pk, (ended, _) in ends.items()}

@@ -1,18 +1,26 @@
 """The tables. The database is the truth; everything else is a hint."""
 
+from portal.models.allocation import Allocation, Attempt, Lease
 from portal.models.checkpoint import Checkpoint
 from portal.models.event import Event
-from portal.models.job import Allocation, Attempt, Job, Lease, Move, Script, move_all
+from portal.models.job import Job, Move, Script, move_all
+from portal.models.ledger import Accounting, Charge, DailyUsage, GpuModel, UsageBalance
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
+from portal.models.quota import Quota
+from portal.models.reservation import Reservation
 from portal.models.rows import update_each
 
 __all__ = [
+    "Accounting",
     "Allocation",
     "Attempt",
+    "Charge",
     "Checkpoint",
+    "DailyUsage",
     "Event",
     "Gpu",
+    "GpuModel",
     "Job",
     "Lease",
     "Membership",
@@ -20,8 +28,11 @@ __all__ = [
     "Node",
     "Partition",
     "Project",
+    "Quota",
+    "Reservation",
     "Script",
     "SignInLink",
+    "UsageBalance",
     "User",
     "move_all",
     "update_each",

@@ -1,4 +1,4 @@
-"""What runs: jobs, their attempts, the allocations on nodes, the leases on GPUs.
+"""What was asked for, and where it stands.
 
 `Job.move`, and `move_all` for many at once, are the only places where a job's state changes.
 """
@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import models, transaction
 
 from jobs import lifecycle
+from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.snapshot import label
 from portal import live
@@ -63,6 +64,29 @@ class Job(models.Model):
     detail = models.TextField(blank=True)
     """The reason as a sentence."""
     held = models.BooleanField(default=False)
+
+    band = models.CharField(
+        max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
+    )
+    nice = models.SmallIntegerField(default=0)
+    """An admin's: from -1000, to the front, to 1000."""
+    eligible_at = models.DateTimeField(null=True)
+    """Since when only room and others keep it waiting; None while something else does."""
+    waited_before_s = models.FloatField(default=0)
+    """What it waited so before; with the time since `eligible_at` that is its age."""
+    preemptions = models.PositiveSmallIntegerField(default=0)
+    """In a row: since it was submitted, or last ran for as long as it may at least."""
+
+    expected_s = models.PositiveIntegerField(null=True)
+    """How long it is expected to run; None where there is nothing to tell it from."""
+    expected_low_s = models.PositiveIntegerField(null=True)
+    expected_high_s = models.PositiveIntegerField(null=True)
+    starts_at = models.DateTimeField(null=True)
+    """When the last pass expected it to start, and its place in the queue then."""
+    starts_low = models.DateTimeField(null=True)
+    starts_high = models.DateTimeField(null=True)
+    position = models.PositiveIntegerField(null=True)
+
     cancelled_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -89,6 +113,11 @@ class Job(models.Model):
                 condition=models.Q(array_id__isnull=False),
                 name="job_by_array",
             ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(nice__gte=-1000, nice__lte=1000), name="nice_in_bounds"
+            )
         ]
 
     def __str__(self) -> str:
@@ -186,101 +215,3 @@ def move_all(moves: Iterable[Move], *, now: datetime) -> list[Job]:
     if done:
         live.changed("jobs", *(f"job-{move.job.pk}" for move in done))
     return [move.job for move in done]
-
-
-class Attempt(models.Model):
-    """One try at running a job. Numbers only grow."""
-
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
-    number = models.PositiveIntegerField()
-    started_at = models.DateTimeField()
-    ended_at = models.DateTimeField(null=True)
-    outcome = models.CharField(max_length=16, blank=True)
-    """The state it brought the job to."""
-    detail = models.TextField(blank=True)
-    master_port = models.PositiveIntegerField(default=0)
-
-    class Meta:
-        ordering = ["number"]
-        constraints = [
-            models.UniqueConstraint(fields=["job", "number"], name="one_attempt_per_number"),
-            models.UniqueConstraint(
-                fields=["job"],
-                condition=models.Q(ended_at=None),
-                name="one_open_attempt_per_job",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"attempt {self.number} of {self.job}"
-
-
-class Allocation(models.Model):
-    """An attempt's part on one node: what it may use there, and the run that uses it."""
-
-    class Phase(models.TextChoices):
-        PLANNED = "planned", "to be started"
-        LAUNCHING = "launching", "sent to the node"
-        RUNNING = "running", "running"
-        ENDED = "ended", "ended"
-        VOID = "void", "never started"
-
-    OPEN = (Phase.PLANNED, Phase.LAUNCHING, Phase.RUNNING)
-
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="allocations")
-    node = models.ForeignKey("Node", on_delete=models.PROTECT, related_name="allocations")
-    rank = models.PositiveIntegerField()
-    key = models.CharField(max_length=64, unique=True)
-    """The run's name on the node, never used twice."""
-    cpus = models.PositiveIntegerField()
-    memory_mib = models.PositiveIntegerField()
-    exclusive = models.BooleanField(default=False)
-
-    phase = models.CharField(max_length=16, choices=Phase, default=Phase.PLANNED)
-    sent_at = models.DateTimeField(null=True)
-    """When its launch was last sent; the answer may have been lost."""
-    tries = models.PositiveIntegerField(default=0)
-    stop_wanted_at = models.DateTimeField(null=True)
-    stop_sent_at = models.DateTimeField(null=True)
-    started_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
-    cause = models.CharField(max_length=16, blank=True)
-    exit_code = models.IntegerField(null=True)
-    signal = models.PositiveIntegerField(null=True)
-    message = models.TextField(blank=True)
-    log_bytes = models.BigIntegerField(default=0)
-    log_kept = models.BooleanField(default=False)
-    """Its whole log lies in the portal's archive."""
-    tidied = models.BooleanField(default=False)
-    """Its directory was removed from the node."""
-
-    class Meta:
-        ordering = ["rank"]
-        constraints = [
-            models.UniqueConstraint(fields=["attempt", "rank"], name="one_allocation_per_rank"),
-            models.UniqueConstraint(fields=["attempt", "node"], name="one_allocation_per_node"),
-        ]
-        indexes = [models.Index(fields=["node", "phase"], name="allocation_by_node")]
-
-    def __str__(self) -> str:
-        return self.key
-
-
-class Lease(models.Model):
-    """A GPU held by an allocation, from the decision until every process is known to be gone."""
-
-    gpu = models.ForeignKey("Gpu", on_delete=models.PROTECT, related_name="leases")
-    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="leases")
-    released_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [
-            # The promise itself: no GPU is leased twice.
-            models.UniqueConstraint(
-                fields=["gpu"], condition=models.Q(released_at=None), name="one_lease_per_gpu"
-            ),
-            models.UniqueConstraint(fields=["gpu", "allocation"], name="one_lease_per_allocation"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.gpu} for {self.allocation}"

@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+
+from jobs.bands import Band
+from jobs.scheduler.limits import PARTS_PER_GPU
+from jobs.scheduler.priority import PriorityWeights
+
+MAX_SHARDS = 64
+
+
+def check_weights(value: Any) -> None:
+    """Raises `ValidationError` for what are no weights of priority."""
+    try:
+        PriorityWeights(**value)
+    except (TypeError, ValueError) as error:
+        raise ValidationError(f"These are no weights of priority: {error}.") from error
+
+
+def check_bands(value: Any) -> None:
+    """Raises `ValidationError` for what is no list of bands."""
+    if not isinstance(value, list) or not value or any(band not in list(Band) for band in value):
+        raise ValidationError(f"Name one or more of {', '.join(Band)}.")
+
+
+def check_shards(value: int) -> None:
+    """Raises `ValidationError` for parts of a GPU that could not be counted exactly."""
+    if value > MAX_SHARDS or (value and PARTS_PER_GPU % value):
+        raise ValidationError("A GPU can be divided into 1 to 20 parts, or 24, 25, 32, 48 or 64.")
 
 
 class Partition(models.Model):
@@ -16,6 +45,15 @@ class Partition(models.Model):
     )
     is_default = models.BooleanField(default=False)
     max_walltime_s = models.PositiveIntegerField(null=True, blank=True)
+    default_walltime_s = models.PositiveIntegerField(null=True, blank=True)
+    """Of jobs that name none."""
+    default_band = models.CharField(
+        max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
+    )
+    allowed_bands = models.JSONField(null=True, blank=True, validators=[check_bands])
+    """None allows all."""
+    priority_weights = models.JSONField(default=dict, blank=True, validators=[check_weights])
+    """Those of `jobs.scheduler.priority.PriorityWeights` that differ from its defaults."""
 
     class Meta:
         ordering = ["name"]
@@ -29,6 +67,10 @@ class Partition(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def weights(self) -> PriorityWeights:
+        return PriorityWeights(**self.priority_weights)
 
 
 ASKED = (
@@ -55,6 +97,10 @@ class Node(models.Model):
     class Transport(models.TextChoices):
         SSH = "ssh", "over SSH"
         LOCAL = "local", "this machine"
+
+    class Sharing(models.TextChoices):
+        TIME_SLICING = "time-slicing", "by time slices"
+        MPS = "mps", "by CUDA's Multi-Process Service"
 
     class Health(models.TextChoices):
         NEW = "NEW", "not probed yet"
@@ -107,6 +153,10 @@ class Node(models.Model):
     memory_mib = models.PositiveIntegerField(default=0)
     features = models.JSONField(default=list, blank=True)
     topology = models.TextField(blank=True)
+    switches = models.JSONField(default=list, blank=True)
+    """The names of the switches above it, the nearest first."""
+    sharing = models.CharField(max_length=16, choices=Sharing, blank=True)
+    """How several jobs use one of its GPUs; empty where an admin has not allowed it."""
     notes = models.JSONField(default=list, blank=True)
     """What the last probe or look could not read, in plain words."""
     boot_id = models.CharField(max_length=64, blank=True)
@@ -160,6 +210,10 @@ class Gpu(models.Model):
     memory_mib = models.PositiveIntegerField()
     pci_bus_id = models.CharField(max_length=32, blank=True)
     mig_mode = models.BooleanField(default=False)
+    shards = models.PositiveSmallIntegerField(default=0, validators=[check_shards])
+    """Into how many equal parts it is divided for jobs that ask for parts; 0 where not allowed."""
+    domain = models.PositiveSmallIntegerField(null=True)
+    """GPUs of a node with the same number reach each other over NVLink; None: not known."""
     present = models.BooleanField(default=True)
     """False once a probe no longer finds it; kept, as past jobs point to it."""
 
@@ -175,3 +229,8 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} GPU {self.index}"
+
+    @property
+    def shares(self) -> range:
+        """What can be leased of it; all of them by who holds it as a whole."""
+        return range(self.shards or 1)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import AbstractUser
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, RegexValidator
 from django.db import models
+
+from jobs.scheduler.fairshare import MAX_SHARES
+
+WITHIN_SHARES = MaxValueValidator(MAX_SHARES)
 
 
 class User(AbstractUser):
@@ -15,7 +19,7 @@ class User(AbstractUser):
 
 
 class Project(models.Model):
-    """What jobs are accounted to."""
+    """What jobs are accounted to: a node of a tree, whose limits hold for all below it, too."""
 
     name = models.CharField(
         max_length=64,
@@ -28,6 +32,17 @@ class Project(models.Model):
         ],
     )
     title = models.CharField(max_length=200, blank=True)
+    description = models.TextField(blank=True)
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children"
+    )
+    """Changed by `portal.actions.projects` alone, which keeps it a tree."""
+    shares = models.PositiveIntegerField(default=1, validators=[WITHIN_SHARES])
+    """Beside those of its siblings, and of the members of the project above."""
+    lends = models.BooleanField(default=False)
+    """Its children lend each other what they do not use of their quotas of GPUs."""
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """No more jobs are taken in; past ones still name it."""
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
 
     class Meta:
@@ -38,10 +53,13 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """A person may submit to a project."""
+    """A person may submit to a project; a lead also looks after its members."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    shares = models.PositiveIntegerField(default=1, validators=[WITHIN_SHARES])
+    """Beside those of the project's other members and of its sub-projects."""
+    lead = models.BooleanField(default=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="one_membership")]

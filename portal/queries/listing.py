@@ -46,7 +46,7 @@ def _job(row: Job) -> dict[str, Any]:
         "allocation": [
             {
                 "node": part.node.name,
-                "gpus": [lease.gpu.uuid for lease in part.leases.all()],
+                "gpus": [gpu.uuid for gpu in part.gpus],
                 "cpus": part.cpus,
                 "memory_mib": part.memory_mib,
                 "log_bytes": part.log_bytes,

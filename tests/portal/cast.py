@@ -111,7 +111,9 @@ def run(job: Job, node: Node, *indices: int) -> Allocation:
         memory_mib=16 * 1024,
         phase=Allocation.Phase.RUNNING,
         started_at=NOW - timedelta(minutes=5),
+        charged_until=NOW,
     )
     for gpu in node.gpus.filter(index__in=indices):
-        Lease.objects.create(gpu=gpu, allocation=allocation)
+        for share in gpu.shares:
+            Lease.objects.create(gpu=gpu, share=share, allocation=allocation)
     return allocation

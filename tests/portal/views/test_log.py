@@ -99,7 +99,7 @@ def test_each_node_of_a_gang_has_its_log(as_alice: Client, printed, running: Job
     first = Allocation.objects.get(attempt__job=running)
     second = Allocation.objects.create(
         attempt=first.attempt, node=cast.node("gpu-2"), rank=1, key=f"j{running.pk}.a1.n1.abc",
-        cpus=1, memory_mib=0, phase="ended", log_kept=True,
+        cpus=1, memory_mib=0, phase="ended", log_kept=True, charged_until=cast.NOW,
     )  # fmt: skip
     archive.write(second.key, b"rank one")
     page = as_alice.get(f"/jobs/{running.pk}/log/?rank=1").text
