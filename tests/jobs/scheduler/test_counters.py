@@ -141,6 +141,37 @@ def test_a_start_of_this_very_pass_is_counted_until_it_is_taken_back() -> None:
     assert count.check(group, 4, 4 * 36_000) == FITS
 
 
+def test_what_is_told_follows_every_start_and_end_of_the_pass() -> None:
+    usage = Usage(NOW, used={MONTH: {}})
+    count = Counters(PROJECTS, [Quota(VISION, Limits(gpu_hours=500))], usage)
+    group = count.group(*KEY)
+
+    def until() -> list[datetime | None]:
+        return [why.until for why in count.why(group, 1, 300 * 3600)]
+
+    count.add(group, 24, 480 * 3600)
+    assert until() == [datetime(2026, 12, 1, tzinfo=UTC)]
+    # As much in all, but 252 hours of it will be left on 1 Dec.
+    count.remove(group, 24, 480 * 3600)
+    count.add(group, 1, 480 * 3600)
+    assert until() == [datetime(2027, 1, 1, tzinfo=UTC)]
+    count.add(group, 1, 3600)
+    assert [why.over for why in count.why(group, 1, 300 * 3600)] == [281]
+    count.remove(group, 1, 3600)
+    count.remove(group, 1, 480 * 3600)
+    assert until() == []
+
+
+def test_a_sentence_tells_the_numbers_of_its_moment() -> None:
+    count = Counters(PROJECTS, [Quota(VISION, Limits(gpus=16))], USAGE)
+    group = count.group(*KEY)
+    first = count.why(group, 4, 0)
+    count.add(group, 1, 0)
+    assert [why.over for why in count.why(group, 4, 0)] == [3]
+    count.remove(group, 1, 0)
+    assert count.why(group, 4, 0) == first
+
+
 def test_a_job_without_gpus_starts_where_no_gpu_is_left() -> None:
     count = Counters(PROJECTS, [Quota(VISION, Limits(gpus=1, gpu_hours=1))], USAGE)
     assert count.check(count.group(*KEY), 0, 0) == FITS
