@@ -3,7 +3,7 @@
 Input: nothing. Output: `hostname`, `python`, `cpus` (usable by this account), `memory_mib`, `os`,
 `kernel`, `user`, `home`, `boot_id`, `driver` (version or null), `topology` (text or null),
 `gpus`: `index`, `uuid`, `model`, `memory_mib`, `pci_bus_id`, `mig_mode` (true, false or null) and
-`mig`: `name`, `uuid` of each instance; `problems` in words.
+`mig`: `index`, `name`, `uuid` and `memory_mib` of each instance; `problems` in words.
 """
 
 import os
@@ -23,7 +23,11 @@ WITHIN_S = 20.0
 _BASIC = "index,uuid,name,memory.total,pci.bus_id,driver_version"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _GPU_LINE = re.compile(r"^GPU \d+:.*\(UUID: (GPU-[^)]+)\)")
-_MIG_LINE = re.compile(r"^\s+MIG (.+?)\s+Device\s+\d+:\s+\(UUID: (MIG-[^)]+)\)")
+_MIG_LINE = re.compile(r"^\s+MIG (.+?)\s+Device\s+(\d+):\s+\(UUID: (MIG-[^)]+)\)")
+_XML_GPU = re.compile(r'<gpu id="([^"]+)">(.*?)</gpu>', re.DOTALL)
+_XML_MIG = re.compile(r"<mig_device>(.*?)</mig_device>", re.DOTALL)
+_XML_INDEX = re.compile(r"<index>(\d+)</index>")
+_XML_MEMORY = re.compile(r"<fb_memory_usage>\s*<total>(\d+) MiB</total>")
 
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -76,11 +80,18 @@ def _ask_cards(path: str, answer: "dict[str, Any]", problems: "list[str]") -> No
     # An old driver knows no MIG and refuses that question alone; so it is asked apart.
     mig_modes = {row[0]: row[1] for row in gpus.rows(modes.answer()[0] or "", 2)}
     instances = mig_instances(names.answer()[0] or "")
+    memory: "dict[tuple[str, int], int]" = {}
+    if instances:
+        # Long, and only this way does it tell how large an instance is.
+        memory = mig_memory(start("-q", "-x").answer()[0] or "")
     for cells in gpus.rows(text or "", 6):
         uuid = cells[1]
         if uuid is None or cells[0] is None:
             continue
         mode = mig_modes.get(uuid)
+        parts = instances.get(uuid, [])
+        for part in parts:
+            part["memory_mib"] = memory.get(((cells[4] or "").lower(), part["index"]))
         answer["driver"] = cells[5]
         answer["gpus"].append(
             {
@@ -90,7 +101,7 @@ def _ask_cards(path: str, answer: "dict[str, Any]", problems: "list[str]") -> No
                 "memory_mib": gpus.whole(cells[3]),
                 "pci_bus_id": cells[4],
                 "mig_mode": None if mode is None else mode.lower() == "enabled",
-                "mig": instances.get(uuid, []),
+                "mig": parts,
             }
         )
     topology, problem = matrix.answer()
@@ -99,9 +110,9 @@ def _ask_cards(path: str, answer: "dict[str, Any]", problems: "list[str]") -> No
         problems.append(problem)
 
 
-def mig_instances(text: str) -> "dict[str, list[dict[str, str]]]":
+def mig_instances(text: str) -> "dict[str, list[dict[str, Any]]]":
     """From `nvidia-smi -L`: the MIG instances of each GPU by its UUID."""
-    found: "dict[str, list[dict[str, str]]]" = {}
+    found: "dict[str, list[dict[str, Any]]]" = {}
     uuid = ""
     for line in text.splitlines():
         card = _GPU_LINE.match(line)
@@ -109,7 +120,17 @@ def mig_instances(text: str) -> "dict[str, list[dict[str, str]]]":
             uuid = card.group(1)
         instance = _MIG_LINE.match(line)
         if instance and uuid:
-            found.setdefault(uuid, []).append(
-                {"name": instance.group(1), "uuid": instance.group(2)}
-            )
+            name, index, own = instance.groups()
+            found.setdefault(uuid, []).append({"index": int(index), "name": name, "uuid": own})
+    return found
+
+
+def mig_memory(text: str) -> "dict[tuple[str, int], int]":
+    """From `nvidia-smi -q -x`: the MiB of each MIG instance by its GPU's bus id and its index."""
+    found = {}
+    for bus, card in _XML_GPU.findall(text):
+        for instance in _XML_MIG.findall(card):
+            index, memory = _XML_INDEX.search(instance), _XML_MEMORY.search(instance)
+            if index and memory:
+                found[bus.lower(), int(index.group(1))] = int(memory.group(1))
     return found

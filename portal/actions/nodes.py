@@ -194,6 +194,7 @@ def _keep(node: Node, gpu: GpuFacts) -> None:
         "memory_mib": gpu.memory_mib or 0,
         "pci_bus_id": gpu.pci_bus_id or "",
         "mig_mode": bool(gpu.mig_mode),
+        "domain": gpu.domain,
     }
     Gpu.objects.update_or_create(uuid=gpu.uuid, defaults=facts)
 

@@ -115,6 +115,7 @@ def test_a_gang_sees_its_own_gpus_and_where_it_belongs() -> None:
         "CARREL_RESUME_FROM": "/home/ada/ckpt/17/step-300",
     }
     assert {name: seen[name] for name in expected} == expected
+    assert of_node(GANG, 2)["CUDA_VISIBLE_DEVICES"] == "MIG-e,MIG-f"
     assert "PYTHONUNBUFFERED" not in seen
 
 

@@ -15,6 +15,42 @@ LISTING = f"""GPU 0: NVIDIA A100-SXM4-80GB (UUID: {A})
   MIG 1g.10gb+me  Device  1: (UUID: MIG-22222222-0000-0000-0000-000000000000)
 GPU 1: NVIDIA A100-SXM4-80GB (UUID: {B})
 """
+DETAILS = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log>
+	<attached_gpus>2</attached_gpus>
+	<gpu id="00000000:07:00.0">
+		<mig_devices>
+			<mig_device>
+				<index>0</index>
+				<gpu_instance_id>1</gpu_instance_id>
+				<fb_memory_usage>
+					<total>40192 MiB</total>
+					<used>25 MiB</used>
+				</fb_memory_usage>
+			</mig_device>
+			<mig_device>
+				<index>1</index>
+				<gpu_instance_id>9</gpu_instance_id>
+				<fb_memory_usage>
+					<total>9728 MiB</total>
+				</fb_memory_usage>
+			</mig_device>
+		</mig_devices>
+		<fb_memory_usage>
+			<total>81920 MiB</total>
+		</fb_memory_usage>
+	</gpu>
+	<gpu id="00000000:0F:00.0">
+		<mig_devices>
+			None
+		</mig_devices>
+		<fb_memory_usage>
+			<total>81920 MiB</total>
+		</fb_memory_usage>
+	</gpu>
+</nvidia_smi_log>
+"""
 STAND_IN = r"""#!/bin/sh
 case "$*" in
 *--query-gpu=index,uuid,memory.used*) cat "$0.sample" ;;
@@ -22,6 +58,7 @@ case "$*" in
 *--query-gpu=index,uuid,name*) cat "$0.cards" ;;
 *mig.mode.current*) cat "$0.modes" ;;
 -L) cat "$0.list" ;;
+"-q -x") cat "$0.xml" ;;
 "topo -m") printf '\t\033[4mGPU0\tGPU1\033[0m\nGPU0\t X \tNV12\n' ;;
 *) echo "unexpected: $*"; exit 2 ;;
 esac
@@ -46,6 +83,7 @@ class Cards:
         )
         self.say("modes", f"{A}, Enabled\n{B}, [N/A]")
         self.say("list", LISTING)
+        self.say("xml", DETAILS)
 
     def becomes(self, script: str) -> None:
         self.program.write_text(script)
@@ -135,13 +173,32 @@ def test_probe_tells_of_cards_and_mig(node: Node, cards: Cards) -> None:
     assert (first["memory_mib"], first["pci_bus_id"]) == (81920, "00000000:07:00.0")
     assert (first["mig_mode"], second["mig_mode"]) == (True, None)
     assert first["mig"] == [
-        {"name": "3g.40gb", "uuid": "MIG-11111111-0000-0000-0000-000000000000"},
-        {"name": "1g.10gb+me", "uuid": "MIG-22222222-0000-0000-0000-000000000000"},
-    ]
+        {"index": 0, "name": "3g.40gb", "memory_mib": 40_192,
+         "uuid": "MIG-11111111-0000-0000-0000-000000000000"},
+        {"index": 1, "name": "1g.10gb+me", "memory_mib": 9728,
+         "uuid": "MIG-22222222-0000-0000-0000-000000000000"},
+    ]  # fmt: skip
     assert second["mig"] == []
     assert answer["driver"] == "535.1"
     assert answer["topology"].splitlines()[0] == "\tGPU0\tGPU1"
     assert answer["problems"] == []
+
+
+def test_instances_of_old_drivers_and_without_their_sizes(node: Node, cards: Cards) -> None:
+    """Before R470 an instance was named by its card's UUID and two numbers."""
+    cards.say("list", f"GPU 0: A100-SXM4-40GB (UUID: {A})\n"
+                      f"  MIG 1c.3g.20gb Device 0: (UUID: MIG-{A}/1/0)")  # fmt: skip
+    cards.say("xml", "Unable to determine the device handle")
+    assert node.call("probe")["gpus"][0]["mig"] == [
+        {"index": 0, "name": "1c.3g.20gb", "memory_mib": None, "uuid": f"MIG-{A}/1/0"}
+    ]
+
+
+def test_without_instances_nothing_long_is_asked(node: Node, cards: Cards) -> None:
+    cards.say("list", f"GPU 0: NVIDIA A100-SXM4-80GB (UUID: {A})")
+    cards.becomes(STAND_IN.replace('cat "$0.xml"', 'touch "$0.asked"'))
+    assert [card["mig"] for card in node.call("probe")["gpus"]] == [[], []]
+    assert not cards.program.with_name("nvidia-smi.asked").exists()
 
 
 def test_a_machine_without_cards(node: Node) -> None:

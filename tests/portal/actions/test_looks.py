@@ -14,6 +14,8 @@ from django.utils import timezone
 
 from jobs.engines.ssh import ShepherdEngine
 from jobs.events import CheckpointSeen, Observation
+from jobs.nodes.memory import MemoryTransport
+from jobs.nodes.probe import GpuFacts, NodeFacts
 from portal.actions import cancel, checkpoints, nodes, observe
 from portal.actions.clock import Times
 from portal.models import Allocation, Checkpoint, Event, Job, Lease, Node
@@ -23,6 +25,10 @@ from tests.portal.actions.conftest import Lab
 PROBE = nodes.ask
 LOOK = ShepherdEngine.observe
 NOW = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
+EMPTY = NodeFacts(
+    hostname="n", python="3.11", cpus=8, memory_mib=1024, os="Linux", kernel="6", user="u",
+    home="/", boot_id="b",
+)  # fmt: skip
 
 
 def node_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float, *, set_since: bool = False) -> None:
@@ -158,3 +164,19 @@ def test_a_probe_that_another_one_overtook_changes_nothing(
     assert nodes.probe_if_due(node_id=node.pk, now=timezone.now())
     assert Node.objects.get().cpus == 99
     assert Event.objects.filter(node=node, kind="probed").count() == 1
+
+
+def test_a_card_that_is_cut_into_instances_gives_way_to_them(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.reach.transport", lambda node: MemoryTransport())
+    whole = GpuFacts(0, "GPU-x", "NVIDIA A100-SXM4-80GB", 81_920, None, False, domain=0)
+    small = GpuFacts(0, "MIG-x", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9728, None, True, domain=1)
+    for gpu, gone in ((whole, "MIG-x"), (small, "GPU-x")):
+        facts = replace(EMPTY, gpus=(gpu,))
+        monkeypatch.setattr(nodes, "ask", lambda transport, spool, facts=facts: facts)
+        nodes.probe(node=node, actor=None, now=timezone.now())
+        row = node.gpus.get(present=True)
+        assert (row.uuid, row.domain, row.memory_mib) == (gpu.uuid, gpu.domain, gpu.memory_mib)
+        assert not node.gpus.filter(uuid=gone, present=True).exists()
+    assert small.model == row.model

@@ -20,6 +20,8 @@ from portal.templatetags import carrel
     [
         ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
         ("NVIDIA A100 80GB PCIe", "A100 80GB"),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "A100 80GB MIG 1g.10gb"),
+        ("NVIDIA A100 80GB PCIe MIG 1g.10gb", "A100 80GB MIG 1g.10gb"),
         ("NVIDIA H100 80GB HBM3", "H100 80GB"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("NVIDIA RTX A6000", "RTX A6000"),
