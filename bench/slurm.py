@@ -55,18 +55,22 @@ SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
-# As Slurm's guide to high throughput advises.
-SchedulerParameters=default_queue_depth=10000,sched_min_interval=20000
+SchedulerParameters={slurm.scheduler}
 PriorityType=priority/multifactor
 SlurmdParameters=config_overrides
 ReturnToService=2
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-MaxJobCount=20000
+MaxJobCount=100000
 MaxArraySize=10001
 GresTypes=gpu
+# Sockets as such a machine has them: CPUs=64 alone makes 64, and Slurm looks for GPUs at each.
+NodeName=DEFAULT CPUs=64 Sockets=2 CoresPerSocket=32 RealMemory=512000 Gres=gpu:a100:{slurm.gpus}
 {nodes}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+
+HIGH_THROUGHPUT = "default_queue_depth=10000,sched_min_interval=20000"
+"""As Slurm's guide to high throughput advises."""
 
 
 class SlurmUnavailable(Exception):
@@ -92,10 +96,13 @@ class NoopRun:
 
 
 class Slurm:
-    """A private cluster of `nodes` nodes of `gpus` GPUs each."""
+    """A private cluster of `nodes` nodes of `gpus` GPUs each.
 
-    def __init__(self, nodes: int = 16, gpus: int = 8) -> None:
-        self.nodes, self.gpus = nodes, gpus
+    `scheduler` is what stands as SchedulerParameters in its slurm.conf.
+    """
+
+    def __init__(self, nodes: int = 16, gpus: int = 8, scheduler: str = HIGH_THROUGHPUT) -> None:
+        self.nodes, self.gpus, self.scheduler = nodes, gpus, scheduler
         self._base = Path()
         self._started: list[subprocess.Popen[bytes]] = []
         self._environment: dict[str, str] = {}
@@ -133,10 +140,10 @@ class Slurm:
         command += ["--output=/dev/null", f"--job-name={evidence.name}"]
         began = time.monotonic()
         if array:
-            self._ask(*command, f"--array=1-{count}", str(script))
+            self.ask(*command, f"--array=1-{count}", str(script))
         else:
             with ThreadPoolExecutor(clients) as pool:
-                list(pool.map(lambda _: self._ask(*command, str(script)), range(count)))
+                list(pool.map(lambda _: self.ask(*command, str(script)), range(count)))
         submitted = time.monotonic()
         _wait(lambda: evidence.read_bytes().count(b"\n") >= count, 600, "jobs did not all run")
         _wait(lambda: not self._open(evidence.name), 120, "jobs did not all end")
@@ -146,7 +153,7 @@ class Slurm:
         return NoopRun(count, way, submitted - began, ended - began)
 
     def _open(self, name: str) -> str:
-        return self._ask("squeue", "-h", f"--name={name}", f"--states={','.join(OVER)}")
+        return self.ask("squeue", "-h", f"--name={name}", f"--states={','.join(OVER)}")
 
     def _check(self, count: int, evidence: Path) -> None:
         ran = evidence.read_text().split()
@@ -154,7 +161,7 @@ class Slurm:
             raise SlurmFailed(f"{len(set(ran))} of {count} jobs ran, {len(ran)} times in all")
         rows = [
             dict(word.split("=", 1) for word in line.split() if "=" in word)
-            for line in self._ask("scontrol", "show", "job", "-o").splitlines()
+            for line in self.ask("scontrol", "show", "job", "-o").splitlines()
         ]
         well = {
             row["JobId"]
@@ -177,11 +184,10 @@ class Slurm:
         host = socket.gethostname().split(".")[0]
         ports = _free_ports(self.nodes + 1)
         nodes = "\n".join(
-            f"NodeName=vn{index} NodeHostName={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 "
-            f"RealMemory=512000 Gres=gpu:a100:{self.gpus}"
+            f"NodeName=vn{index} NodeHostName={host} NodeAddr=127.0.0.1 Port={port}"
             for index, port in enumerate(ports[1:])
         )
-        text = CONFIG.format(host=host, base=base, port=ports[0], nodes=nodes)
+        text = CONFIG.format(slurm=self, host=host, base=base, port=ports[0], nodes=nodes)
         (base / "slurm.conf").write_text(text)
         (base / "gres.conf").write_text(
             f"NodeName=vn[0-{self.nodes - 1}] Name=gpu Type=a100 "
@@ -210,7 +216,7 @@ class Slurm:
             if process.poll() is not None:
                 raise SlurmFailed(f"{process.args[0]} ended: {self._log_tail()}")  # type: ignore[index]
         try:
-            return self._ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * self.nodes
+            return self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * self.nodes
         except SlurmFailed:
             return False
 
@@ -229,7 +235,8 @@ class Slurm:
             )
         )  # fmt: skip
 
-    def _ask(self, *command: str) -> str:
+    def ask(self, *command: str) -> str:
+        """What a command of Slurm prints; `SlurmFailed` when it does not exit with 0."""
         done = subprocess.run(
             command, env=self._environment, capture_output=True, text=True, check=False,
             start_new_session=True, timeout=120,
@@ -239,6 +246,14 @@ class Slurm:
         return done.stdout
 
     def _end(self) -> None:
+        # A second Ctrl-C waits until all is gone.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            self._end_all()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _end_all(self) -> None:
         for process in reversed(self._started):
             process.terminate()
         deadline = time.monotonic() + 10
@@ -295,6 +310,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait(done: Callable[[], object], timeout_s: float, else_: str) -> None:
+    """Poll until `done()` is true; after so long `SlurmFailed`, which begins with `else_`."""
     deadline = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline:
