@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from jobs.scheduler.fit import count, memory
+from jobs.scheduler.fit import count, memory, shards
 from jobs.spec import Array, Dependency, JobSpec, Resources
 from jobs.spec_json import from_dict
 
@@ -21,6 +21,8 @@ def asks_for(resources: Resources) -> str:
     """`2 nodes with 4 A100 GPUs, 8 CPUs, 64 GiB each`."""
     model = f"{resources.gpu_model} " if resources.gpu_model else ""
     parts = [count(resources.gpus_per_node, f"{model}GPU")] if resources.gpus_per_node else []
+    if resources.shards:
+        parts.append(shards(resources))
     parts.append(count(resources.cpus, "CPU"))
     if resources.memory_mib is not None:
         parts.append(memory(resources.memory_mib))
@@ -70,7 +72,10 @@ def form_values(spec: JobSpec) -> dict[str, str | bool]:
         "name": spec.name,
         "project": spec.project or "",
         "partition": spec.partition or "",
+        "band": spec.band or "",
         "nodes": str(asked.nodes),
+        "max_switches": "" if asked.max_switches is None else str(asked.max_switches),
+        "shards": str(asked.shards),
         "gpus_per_node": str(asked.gpus_per_node),
         "gpu_model": asked.gpu_model or "",
         "tasks_per_node": str(asked.tasks_per_node),
@@ -88,6 +93,10 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
     asked = spec.resources
     warning = spec.warning
     shown: dict[str, str | None] = {
+        "Band": spec.band,
+        "Nice": str(spec.nice) if spec.nice else None,
+        "Switches": f"{asked.max_switches} at most" if asked.max_switches else None,
+        "Requeue": None if spec.requeue is None else ("yes" if spec.requeue else "never"),
         "Tasks per node": str(asked.tasks_per_node) if asked.tasks_per_node > 1 else None,
         "Features": " and ".join(asked.features),
         "Only on": ", ".join(asked.only_nodes),

@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
+from jobs.bands import Band
 from jobs.rules import MAX_SCRIPT_BYTES, SpecError
 from portal.models import User
 from portal.queries import room
@@ -26,11 +27,11 @@ echo "Hello from $(hostname), job $CARREL_JOB_ID"
 """
 """What the empty form begins with."""
 
-PLAIN = ("name", "project", "gpus_per_node", "walltime")
+PLAIN = ("name", "project", "gpus_per_node", "shards", "walltime")
 """What nearly every job sets."""
 MORE = (
-    "partition", "nodes", "gpu_model", "tasks_per_node", "cpus_per_task", "memory", "workdir",
-    "environment", "array", "dependency", "begin", "held",
+    "partition", "band", "nodes", "max_switches", "gpu_model", "tasks_per_node", "cpus_per_task",
+    "memory", "workdir", "environment", "array", "dependency", "begin", "held",
 )  # fmt: skip
 OVERRIDES = (*PLAIN, *MORE, "command")
 """Fields that win over the script's directives."""
@@ -40,6 +41,9 @@ RESOURCES = "resources"
 _HELP = {
     "name": "What you will know it by.",
     "gpus_per_node": "On each node; 0 for none.",
+    "shards": "On each node, of one GPU that others share, in place of whole ones.",
+    "band": "Which jobs go first. Best-effort work needs no quota and makes room for all others.",
+    "max_switches": "Its nodes hang on so many leaf switches at most.",
     "walltime": "4:00:00 is four hours, 2-12 two and a half days. Then the job is ended.",
     "nodes": "More than one starts the script on each, together.",
     "gpu_model": "As in a100; empty takes any.",
@@ -58,6 +62,8 @@ _HELP = {
 _LABELS = {
     "gpus_per_node": "GPUs per node",
     "gpu_model": "GPU model",
+    "shards": "Parts of a GPU",
+    "max_switches": "Switches at most",
     "cpus_per_task": "CPUs per task",
     "workdir": "Working directory",
     "environment": "Environment variables",
@@ -67,9 +73,10 @@ _LABELS = {
 }
 _DEFAULTS = {
     "name": "job", "gpus_per_node": "0", "walltime": "1:00:00", "nodes": "1", "gpu_model": "any",
+    "shards": "0", "max_switches": "any",
     "tasks_per_node": "1", "cpus_per_task": "1", "memory": "no limit", "workdir": "~",
 }  # fmt: skip
-_WHOLE = ("gpus_per_node", "nodes", "tasks_per_node", "cpus_per_task")
+_WHOLE = ("gpus_per_node", "shards", "nodes", "max_switches", "tasks_per_node", "cpus_per_task")
 
 
 class SubmitForm(forms.Form):
@@ -90,6 +97,9 @@ class SubmitForm(forms.Form):
         projects, partitions = room.choices(user=user)
         self._choose("project", projects)
         self._choose("partition", partitions)
+        self._choose_band()
+        if not room.offers_shards() and self._value("shards") in ("", "0"):
+            del self.fields["shards"]
         self.fields["environment"].widget = forms.Textarea(attrs={"rows": 3})
         self.fields["command"].widget.attrs["rows"] = 2
         self.fields["held"].widget = forms.CheckboxInput(check_test=lambda value: value == "on")
@@ -104,9 +114,24 @@ class SubmitForm(forms.Form):
             _dress(name, field)
         self.fields["gpu_model"].widget.attrs["list"] = "gpu-models"
 
+    def _value(self, name: str) -> str:
+        return str((self.data if self.is_bound else self.initial).get(name) or "")
+
+    def _choose_band(self) -> None:
+        """Only where there is a choice."""
+        allowed, usual = room.bands()
+        value = self._value("band")
+        if len(allowed) < 2 and not value:
+            del self.fields["band"]
+            return
+        named = [(band.value, _band(band)) for band in allowed]
+        unknown = [(value, value)] if value and value not in allowed else []
+        default = f"{usual} (the usual)" if usual else "the partition's usual"
+        self.fields["band"].widget = forms.Select(choices=[("", default), *named, *unknown])
+
     def _choose(self, name: str, found: list[str]) -> None:
         """A list to choose from; what was typed or submitted before stays, known or not."""
-        value = self.data.get(name) if self.is_bound else self.initial.get(name)
+        value = self._value(name)
         unknown = [value] if value and value not in found else []
         default = f"{found[0]} (the usual)" if found else "none yet"
         self.fields[name].widget = forms.Select(
@@ -148,6 +173,16 @@ class SubmitForm(forms.Form):
         return found
 
     @property
+    def plain(self) -> list[forms.BoundField]:
+        """What nearly every job sets."""
+        return [self[name] for name in PLAIN if name in self.fields]
+
+    @property
+    def more(self) -> list[forms.BoundField]:
+        """What is folded away."""
+        return [self[name] for name in MORE if name in self.fields]
+
+    @property
     def overrides(self) -> dict[str, str]:
         """The fields that were filled in, as typed."""
         found = ((name, str(self.cleaned_data.get(name) or "")) for name in OVERRIDES)
@@ -179,6 +214,12 @@ class SubmitForm(forms.Form):
 def _untouched(script: str | None) -> bool:
     """The example as it was: whoever types a command does not want it."""
     return (script or "").replace("\r\n", "\n").strip() == FIRST_SCRIPT.strip()
+
+
+def _band(band: Band) -> str:
+    """`batch: ordinary work`, as much of its description as a list takes."""
+    lead = band.description.partition(".")[0].partition(":")[0]
+    return f"{band}: {lead[0].lower()}{lead[1:]}"
 
 
 def _dress(name: str, field: forms.Field) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from jobs.bands import Band
 from jobs.scheduler.fit import could_hold, gpu_count
 from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
@@ -73,6 +74,22 @@ def choices(*, user: User) -> tuple[list[str], list[str]]:
         own = set(user.projects.values_list("name", flat=True))
         projects.sort(key=lambda name: (name not in own, name))
     return projects, list(partitions.for_jobs().values_list("name", flat=True))
+
+
+def bands() -> tuple[list[Band], str]:
+    """The bands that some partition of use allows, highest first, and the usual one.
+
+    That is empty where it depends on the partition.
+    """
+    found = list(partitions.for_jobs().values_list("default_band", "allowed_bands"))
+    allowed = {band for _, names in found for band in (list(Band) if names is None else names)}
+    usual = {band for band, _ in found}
+    return [band for band in Band if band in allowed], usual.pop() if len(usual) == 1 else ""
+
+
+def offers_shards() -> bool:
+    """Whether parts of a GPU can be asked for anywhere."""
+    return Gpu.objects.filter(present=True, shards__gt=0).exists()
 
 
 def gpu_models() -> list[str]:

@@ -16,7 +16,7 @@ from jobs.directives import SpecErrors, check, parse
 from jobs.rules import SpecError
 from portal.actions import submit
 from portal.forms import spec_text
-from portal.forms.submit import FIRST_SCRIPT, MORE, PLAIN, SubmitForm
+from portal.forms.submit import FIRST_SCRIPT, SubmitForm
 from portal.models import Checkpoint, Job
 from portal.queries import job as query
 from portal.queries import room
@@ -27,8 +27,11 @@ _SETTINGS = {
     "name": "name",
     "project": "project",
     "partition": "partition",
+    "band": "band",
     "nodes": "nodes",
+    "max_switches": "max_switches",
     "gpus_per_node": "gpus_per_node",
+    "shards": "shards",
     "gpu_model": "gpu_model",
     "tasks_per_node": "tasks_per_node",
     "cpus_per_task": "cpus_per_task",
@@ -191,9 +194,7 @@ def _page(
 ) -> HttpResponse:
     context = {
         "form": form,
-        "plain": [form[name] for name in PLAIN],
-        "more": [form[name] for name in MORE],
-        "more_used": any(form[name].value() or form[name].errors for name in MORE),
+        "more_used": any(field.value() or field.errors for field in form.more),
         "old": old,
         "checkpoints": saved,
         "gpu_models": room.gpu_models(),

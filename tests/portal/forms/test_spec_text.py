@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.bands import Band
 from jobs.directives import build_spec, formats
 from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Resources
 from jobs.spec_json import to_dict
@@ -26,6 +27,11 @@ NOW = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
             "2 nodes with 4 a100 GPUs, 1 CPU, 64 GiB each",
         ),
         (Resources(exclusive=True), "1 node alone with 1 CPU"),
+        (Resources(shards=1), "1 node with 1 part of a GPU, 1 CPU"),
+        (
+            Resources(nodes=2, shards=3, gpu_model="a100", cpus_per_task=2),
+            "2 nodes with 3 parts of a GPU (a100), 2 CPUs each",
+        ),
     ],
 )
 def test_what_is_asked_for(resources: Resources, words: str):
@@ -48,13 +54,14 @@ def test_dependencies_can_be_read_again():
     assert formats.dependencies(spec_text.waits(waits)) == waits
 
 
-def test_the_forms_fields_make_the_same_job_again():
+@pytest.mark.parametrize("asked", [{}, {"gpus_per_node": "0", "shards": "3"}])
+def test_the_forms_fields_make_the_same_job_again(asked: dict[str, str]):
     fields = {
         "name": "train", "project": "vision", "partition": "gpu", "nodes": "2",
         "gpus_per_node": "4", "gpu_model": "a100", "tasks_per_node": "4", "cpus_per_task": "8",
         "memory": "64G", "walltime": "2-12", "workdir": "~/runs", "environment": "A=1\nB=x y=z",
-        "array": "0-9%2",
-    }  # fmt: skip
+        "array": "0-9%2", "band": "production", "max_switches": "1", "shards": "0",
+    } | asked  # fmt: skip
     first = build_spec("#!/bin/sh\n", fields, NOW).spec
     again = build_spec("#!/bin/sh\n", spec_text.form_values(first), NOW).spec
     assert again == first
@@ -74,3 +81,14 @@ def test_what_a_row_keeps_can_be_read():
     del kept["script"]
     assert spec_text.stored(kept) == spec
     assert dict(spec_text.settings_shown(spec)) == {"Directory": "/data"}
+
+
+@pytest.mark.parametrize(("requeue", "words"), [(True, "yes"), (False, "never"), (None, None)])
+def test_what_was_set_beyond_the_usual_is_shown(requeue: bool | None, words: str | None):
+    spec = JobSpec(
+        name="train", script="#!/bin/sh\n", workdir="/data", band=Band.BEST_EFFORT, nice=-5,
+        requeue=requeue, resources=Resources(nodes=4, max_switches=2),
+    )  # fmt: skip
+    shown = dict(spec_text.settings_shown(spec))
+    assert (shown.get("Requeue"), shown["Nice"]) == (words, "-5")
+    assert (shown["Band"], shown["Switches"]) == ("best-effort", "2 at most")

@@ -143,6 +143,12 @@ def test_the_check_says_what_the_form_overrules(as_alice: Client):
     )
 
 
+def test_the_check_says_what_the_script_says_of_each_field(as_alice: Client):
+    script = "#!/bin/sh\n#SBATCH -q production --switches=2 --gres=shard:2 -N2\n"
+    said = as_alice.post("/jobs/check/", {"script": script}).context["said"]
+    assert said == {"band": "production", "nodes": "2", "max_switches": "2", "shards": "2"}
+
+
 def test_the_check_only_takes_posts(as_alice: Client):
     assert as_alice.get("/jobs/check/").status_code == 405
 

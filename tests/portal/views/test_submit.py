@@ -77,6 +77,40 @@ def test_what_the_form_says_wins(as_alice: Client):
     assert job.spec["resources"]["memory_mib"] == 8192
 
 
+def test_a_band_is_chosen_where_there_is_a_choice(as_alice: Client):
+    page = as_alice.get(URL).text
+    assert '<option value="" selected>batch (the usual)</option>' in page
+    assert '<option value="production">production: work that others depend on, or that' in page
+    Partition.objects.update(allowed_bands=["production"], default_band="production")
+    assert 'name="band"' not in as_alice.get(URL).text
+    Partition.objects.update(allowed_bands=["best-effort", "batch"])
+    page = as_alice.get(URL).text
+    assert 'value="best-effort"' in page and 'value="monitoring"' not in page
+    assert page.index('value="batch"') < page.index('value="best-effort"')
+    Partition.objects.create(name="other", is_default=False, default_band="best-effort")
+    assert "production (the usual)" in as_alice.get(URL).text
+    cast.node("n9", partition=Partition.objects.get(name="other"))
+    assert "the partition&#x27;s usual" in as_alice.get(URL).text
+    send(as_alice, band="best-effort")
+    assert only_job().spec["band"] == "best-effort"
+
+
+def test_parts_of_a_gpu_are_offered_where_there_are_any(as_alice: Client, node: Node):
+    assert 'name="shards"' not in as_alice.get(URL).text
+    node.gpus.filter(index=0).update(shards=4)
+    assert 'name="shards"' in as_alice.get(URL).text
+    node.gpus.update(present=False)
+    assert 'name="shards"' not in as_alice.get(URL).text
+
+
+def test_parts_that_nobody_has_are_refused_where_they_were_asked_for(as_alice: Client):
+    refusal = "no GPU of partition gpu is divided into parts"
+    assert refusal in send(as_alice, shards="2").text
+    page = send(as_alice, script="#!/bin/sh\n#SBATCH --gres=shard:2\n").text
+    assert refusal in page
+    assert not Job.objects.exists()
+
+
 def test_a_command_needs_no_script(as_alice: Client):
     send(as_alice, script="", command="python train.py --lr '1e-3'")
     assert only_job().script.text == "#!/bin/bash\npython train.py --lr '1e-3'\n"
@@ -139,6 +173,9 @@ def test_a_wrong_line_is_named(as_alice: Client):
         ("project", "no-such"),
         ("partition", "no-such"),
         ("nodes", "many"),
+        ("band", "urgent"),
+        ("shards", "half"),
+        ("max_switches", "0"),
         ("gpus_per_node", "-1"),
         ("gpu_model", "a b;c"),
         ("tasks_per_node", "0"),
