@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from jobs.events import Cause
 from jobs.lifecycle import State
 from portal import broker, hints
-from portal.actions import dispatch, logs
+from portal.actions import charge, dispatch, logs
 from portal.models import Allocation, Job, Node
 
 Phase = Allocation.Phase
@@ -44,6 +44,7 @@ def reconcile(*, now: datetime) -> None:
         hints.dispatch(node_id)
     if Job.objects.filter(state=State.PENDING).exists():
         hints.schedule()
+    charge.charge(now=now)
     _look(now)
     waiting = logs.homeless(now).order_by().values_list("node_id", flat=True)
     for node_id in waiting.distinct():

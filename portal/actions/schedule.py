@@ -68,10 +68,10 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     ]
     Allocation.objects.bulk_create(part for part, _ in parts)
     Lease.objects.bulk_create(
-        Lease(gpu=leasable[uuid], share=share, allocation=part)
+        Lease(gpu=gpu, share=share, of=len(gpu.shares), allocation=part)
         for part, place in parts
-        for uuid in place.gpu_uuids
-        for share in leasable[uuid].shares
+        for gpu in map(leasable.__getitem__, place.gpu_uuids)
+        for share in gpu.shares
     )
     for node_id in {place.node_id for _, place in parts}:
         hints.dispatch(node_id)

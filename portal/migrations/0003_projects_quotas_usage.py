@@ -435,6 +435,11 @@ class Migration(migrations.Migration):
             field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.AddField(
+            model_name="lease",
+            name="of",
+            field=models.PositiveSmallIntegerField(default=1),
+        ),
+        migrations.AddField(
             model_name="membership",
             name="lead",
             field=models.BooleanField(default=False),
@@ -556,6 +561,12 @@ class Migration(migrations.Migration):
             model_name="lease",
             constraint=models.UniqueConstraint(
                 fields=("gpu", "share", "allocation"), name="one_lease_per_allocation"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="lease",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("share__lt", models.F("of"))), name="share_of_those_there_are"
             ),
         ),
         migrations.AddConstraint(

@@ -116,6 +116,8 @@ class Lease(models.Model):
 
     gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="leases")
     share = models.PositiveSmallIntegerField(default=0)
+    of = models.PositiveSmallIntegerField(default=1)
+    """Into how many shares the GPU was divided: a lease is this part of one."""
     allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="leases")
     released_at = models.DateTimeField(null=True)
 
@@ -129,6 +131,9 @@ class Lease(models.Model):
             ),
             models.UniqueConstraint(
                 fields=["gpu", "share", "allocation"], name="one_lease_per_allocation"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(share__lt=models.F("of")), name="share_of_those_there_are"
             ),
         ]
 

@@ -115,5 +115,5 @@ def run(job: Job, node: Node, *indices: int) -> Allocation:
     )
     for gpu in node.gpus.filter(index__in=indices):
         for share in gpu.shares:
-            Lease.objects.create(gpu=gpu, share=share, allocation=allocation)
+            Lease.objects.create(gpu=gpu, share=share, of=len(gpu.shares), allocation=allocation)
     return allocation

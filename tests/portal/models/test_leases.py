@@ -20,7 +20,7 @@ def shared(node: Node) -> Gpu:
 def _refused(gpu: Gpu, share: int, allocation: object) -> bool:
     try:
         with transaction.atomic():
-            Lease.objects.create(gpu=gpu, share=share, allocation=allocation)
+            Lease.objects.create(gpu=gpu, share=share, of=4, allocation=allocation)
     except IntegrityError:
         return True
     return False
@@ -41,7 +41,7 @@ def test_the_whole_is_not_held_beside_who_holds_a_part(
     shared: Gpu, node: Node, alice: User, project: Project
 ) -> None:
     part = cast.run(cast.job(alice, project, state=State.RUNNING), node)
-    Lease.objects.create(gpu=shared, share=2, allocation=part)
+    Lease.objects.create(gpu=shared, share=2, of=4, allocation=part)
     with pytest.raises(IntegrityError), transaction.atomic():
         cast.run(cast.job(alice, project, state=State.RUNNING), node, 0)
     beside = cast.run(cast.job(alice, project, state=State.RUNNING), node)

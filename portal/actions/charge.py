@@ -1,0 +1,170 @@
+"""Write down what was used: each moment of each allocation once, however often this is done."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from jobs.scheduler.limits import Key
+from jobs.scheduler.usage import Charge as Cost
+from jobs.scheduler.usage import Decay, Usage, usage_of
+from portal.actions import sums
+from portal.models import Accounting, Allocation, Charge, DailyUsage, UsageBalance, update_each
+from portal.queries import days
+from portal.queries.meters import Meter, Rate, meters
+
+EVERY = timedelta(minutes=1)
+"""How long an allocation that goes on is left alone. Its end is charged as soon as it is seen."""
+BATCH = 500
+MAX_BATCHES = 20
+"""Of one call: it is bounded, and the next one goes on."""
+
+ACCOUNT = ("project_id", "user_id", "band")
+DAILY = ("day", *ACCOUNT, "gpu_model")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of what an allocation held: of one day, and of GPUs of one model."""
+
+    meter: Meter
+    rate: Rate
+    start: datetime
+    end: datetime
+
+    @property
+    def _seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
+
+    @property
+    def gpu_seconds(self) -> float:
+        return self.rate.gpus * self._seconds
+
+    @property
+    def weighted(self) -> float:
+        return self.rate.weighted * self._seconds
+
+
+def charge(*, now: datetime) -> int:
+    """Charge every allocation for what it has held since it was last charged; how many were."""
+    done = 0
+    for _ in range(MAX_BATCHES):
+        charged = _batch(now)
+        done += charged
+        if charged < BATCH:
+            break
+    return done
+
+
+@transaction.atomic
+def _batch(now: datetime) -> int:
+    """One transaction: killed anywhere in it, it has done nothing."""
+    due = Q(released_at__isnull=False) | Q(charged_until__lte=now - EVERY)
+    open_ = Allocation.objects.filter(due, charged=False).order_by("charged_until", "pk")
+    # Whoever has one of them in hand is not waited for, and so nobody waits for us in a circle.
+    ids = list(
+        open_.select_for_update(skip_locked=True, no_key=True).values_list("pk", flat=True)[:BATCH]
+    )
+    if not ids:
+        return 0
+    found = meters(Allocation.objects.filter(pk__in=ids))
+    pieces = list(_pieces(found, now))
+    _write(ids, pieces)
+    _add_up(pieces)
+    _balance(found, now)
+    update_each(
+        Allocation.objects.all(),
+        {
+            meter.allocation_id: {
+                "charged_until": meter.end(now), "charged": meter.released_at is not None
+            }
+            for meter in found
+        },
+    )  # fmt: skip
+    return len(ids)
+
+
+def _pieces(found: Iterable[Meter], now: datetime) -> Iterator[Piece]:
+    for meter in found:
+        for start, end in days.split(meter.start, meter.end(now)):
+            for rate in meter.rates:
+                yield Piece(meter, rate, start, end)
+
+
+def _write(ids: list[int], pieces: Iterable[Piece]) -> None:
+    """A row for each piece, or the day's row made longer."""
+    last = Charge.objects.filter(
+        allocation__in=ids, ends_at=F("allocation__charged_until")
+    )  # fmt: skip
+    rows = {(row.allocation_id, row.gpu_model, row.ends_at): row for row in last}
+    longer, new = {}, []
+    for piece in pieces:
+        row = rows.get((piece.meter.allocation_id, piece.rate.gpu_model, piece.start))
+        if row is None or row.starts_at < days.begin(piece.start):
+            new.append(_row(piece))
+            continue
+        longer[row.pk] = {
+            "ends_at": piece.end,
+            "gpu_seconds": row.gpu_seconds + piece.gpu_seconds,
+            "weighted": row.weighted + piece.weighted,
+        }
+    update_each(Charge.objects.all(), longer)
+    Charge.objects.bulk_create(new)
+
+
+def _row(piece: Piece) -> Charge:
+    return Charge(
+        allocation_id=piece.meter.allocation_id,
+        **dict(zip(ACCOUNT, piece.meter.account, strict=True)),
+        gpu_model=piece.rate.gpu_model,
+        starts_at=piece.start,
+        ends_at=piece.end,
+        gpu_seconds=piece.gpu_seconds,
+        weighted=piece.weighted,
+    )
+
+
+def _add_up(pieces: Iterable[Piece]) -> None:
+    of_day: dict[tuple[object, ...], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        day = days.begin(piece.start)
+        of_day[day, *piece.meter.account, piece.rate.gpu_model].append(piece)
+    rows = sums.locked(DailyUsage.objects.all(), DAILY, of_day, gpu_seconds=0, weighted=0)
+    update_each(
+        DailyUsage.objects.all(),
+        {
+            rows[key].pk: {
+                "gpu_seconds": rows[key].gpu_seconds + sum(piece.gpu_seconds for piece in alike),
+                "weighted": rows[key].weighted + sum(piece.weighted for piece in alike),
+            }
+            for key, alike in of_day.items()
+        },
+    )
+
+
+def _balance(found: Iterable[Meter], now: datetime) -> None:
+    decay = Accounting.current().decay
+    spent: dict[Key, Usage] = {}
+    for meter in found:
+        usage = _spent(meter, now, decay)
+        known = spent.get(meter.account)
+        spent[meter.account] = known.merged(usage, decay) if known else usage
+    rows = sums.locked(UsageBalance.objects.all(), ACCOUNT, spent, value=0, at=now)
+    update_each(
+        UsageBalance.objects.all(),
+        {rows[key].pk: _merged(rows[key], usage, decay) for key, usage in spent.items()},
+    )
+
+
+def _spent(meter: Meter, now: datetime, decay: Decay) -> Usage:
+    return usage_of(Cost(meter.weighted, meter.start, meter.end(now)), decay)
+
+
+def _merged(row: UsageBalance, usage: Usage, decay: Decay) -> dict[str, object]:
+    found = Usage(row.value, row.at).merged(usage, decay)
+    return {"value": found.value, "at": found.at}

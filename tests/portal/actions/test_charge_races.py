@@ -1,0 +1,105 @@
+"""Several charge at once, while jobs go on and end: everything is charged once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import Sum
+
+from jobs.lifecycle import State
+from jobs.scheduler.usage import Charge as Cost
+from jobs.scheduler.usage import Decay, usage_of
+from portal.actions import charge, settle
+from portal.models import (
+    Allocation,
+    Attempt,
+    Charge,
+    DailyUsage,
+    Lease,
+    Node,
+    Project,
+    UsageBalance,
+    User,
+)
+from tests.portal import cast
+from tests.portal.cast import NOW
+
+
+def at_once(*work: Callable[[], object]) -> None:
+    """Each in a thread and on a connection of its own; fails where one does."""
+    failed: list[Exception] = []
+    start = threading.Barrier(len(work))
+
+    def do(one: Callable[[], object]) -> None:
+        try:
+            start.wait(20)
+            one()
+        except Exception as error:
+            failed.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=do, args=(one,), daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failed
+
+
+@pytest.fixture
+def parts(
+    transactional_db: None, node: Node, project: Project, alice: User, bob: User
+) -> list[Allocation]:
+    made = []
+    for number in range(12):
+        owner = (alice, bob)[number % 2]
+        job = cast.job(owner, project, state=State.RUNNING, gpus=0)
+        made.append(cast.run(job, node, *([number] if number < 4 else [])))
+    return made
+
+
+def test_three_charge_at_once(parts: list[Allocation], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charge, "BATCH", 3)
+    minutes = (5, 10, 15)
+    for minute in minutes:
+        now = NOW + timedelta(minutes=minute)
+        at_once(*[lambda now=now: charge.charge(now=now)] * 3)
+    charge.charge(now=NOW + timedelta(minutes=20))
+    assert Charge.objects.count() == len(parts)
+    seconds = 20 * 60
+    assert Charge.objects.aggregate(n=Sum("gpu_seconds"))["n"] == pytest.approx(4 * seconds)
+    assert DailyUsage.objects.aggregate(n=Sum("gpu_seconds"))["n"] == pytest.approx(4 * seconds)
+    rate = 4 + 12 * 0.08
+    end = NOW + timedelta(seconds=seconds)
+    wanted = usage_of(Cost(rate, NOW, end), Decay()).value
+    assert sum(row.value for row in UsageBalance.objects.filter(at=end)) == pytest.approx(wanted)
+
+
+def test_what_ends_while_it_is_charged_is_charged_to_its_end(parts: list[Allocation]) -> None:
+    end = NOW + timedelta(minutes=7)
+
+    def ends() -> None:
+        for part in parts:
+            with transaction.atomic():
+                part.phase = Allocation.Phase.ENDED
+                Allocation.objects.filter(pk=part.pk).update(
+                    phase=part.phase, ended_at=end, cause="exited", exit_code=0
+                )
+                settle.settle(attempt=Attempt.objects.get(pk=part.attempt_id), now=end)
+
+    # Its clock is ahead of the one of who sees the ends.
+    ahead = NOW + timedelta(minutes=8)
+    at_once(ends, *[lambda: charge.charge(now=ahead)] * 2)
+    charge.charge(now=ahead + timedelta(hours=1))
+    assert not Allocation.objects.filter(charged=False).exists()
+    assert not Lease.objects.filter(released_at=None).exists()
+    for part in Allocation.objects.prefetch_related("charges"):
+        assert part.released_at in (end, ahead)
+        (row,) = part.charges.all()
+        assert (row.starts_at, row.ends_at) == (NOW, part.released_at)
