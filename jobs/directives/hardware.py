@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jobs.directives.formats import DIGITS, WALLTIME, shown, split, whole
 from jobs.rules import MAX_NODES
 
-_GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _GRES = "gpu:2 or gpu:a100:2"
 _SHARDS = "shard:2"
 

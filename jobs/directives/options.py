@@ -141,7 +141,8 @@ def _switches_remark(text: str) -> str:
     number, _, wait = text.partition("@")
     if not wait:
         return ""
-    return f"@{wait} has no effect: the job waits until {number} or fewer switches have room for it"
+    few = "one switch" if number == "1" else f"{number} switches"
+    return f"@{wait} has no effect: however long it takes, the job waits for room below {few}"
 
 
 _NO_MAIL = "Carrel sends no mail; the job's page shows what happens"

@@ -39,6 +39,7 @@ def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetim
     project = _project(owner, spec.project, errors)
     partition = _partition(spec.partition, errors)
     if partition:
+        errors += _band_not_allowed(spec, partition)
         errors += _cannot_fit(spec, partition)
     errors += _beyond_rights(spec, owner)
     errors += _unknown_dependencies(spec)
@@ -160,6 +161,13 @@ def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
         return [SpecError("walltime", f"partition {partition} allows {limit // 60} min at most")]
     why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
     return [SpecError("resources", why)] if why else []
+
+
+def _band_not_allowed(spec: JobSpec, partition: Partition) -> list[SpecError]:
+    allowed = partition.allowed_bands
+    if spec.band is None or allowed is None or spec.band in allowed:
+        return []
+    return [SpecError("band", f"partition {partition} allows {' and '.join(allowed)} only")]
 
 
 def _beyond_rights(spec: JobSpec, owner: User) -> list[SpecError]:

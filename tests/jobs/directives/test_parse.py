@@ -92,6 +92,7 @@ def script(*lines: str) -> str:
         ("--gres=shard:3 --gres=gpu:1", {"gpus_per_node": 1}),
         ("--gres=shard:0", {"shards": 0}),
         ("--gres=gpu:1g.10gb:2", {"gpus_per_node": 2, "gpu_model": "1g.10gb"}),
+        ("--gres=gpu:1g.10gb+me:1", {"gpus_per_node": 1, "gpu_model": "1g.10gb+me"}),
         ("-N4 --switches=1", {"nodes": 4, "max_switches": 1}),
         ("-q production", {"band": Band.PRODUCTION}),
         ("--qos=Best-Effort", {"band": Band.BEST_EFFORT}),
@@ -233,7 +234,8 @@ def test_all_errors_are_told_in_the_order_of_the_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "directive", "says"),
     [
-        ("--switches=2@10:00", "--switches", "@10:00 has no effect: the job waits until 2 or"),
+        ("--switches=2@10:00", "--switches", "@10:00 has no effect"),
+        ("--switches=1@1-0", "--switches", "waits for room below one switch"),
         ("--mail-type=END", "--mail-type", "sends no mail"),
         ("-n 4", "-n", "run on one node"),
         ("-w n1,n2 -N1", "-w", "1 of these 2"),

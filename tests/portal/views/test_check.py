@@ -86,13 +86,14 @@ LATE = {
     "-p foo": "there is no partition &#x27;foo&#x27;; there is gpu",
     "--dependency=afterok:4711": "there is no job 4711",
     "--time=3:00:00": "partition gpu allows 60 min at most",
+    "-q production": "partition gpu allows batch and best-effort only",
     "--nice=-1": "below 0 is for administrators; leave it out, or give 0 or more",
 }
 
 
 @pytest.mark.parametrize("directive", LATE)
 def test_what_only_the_lab_can_judge_is_told_at_its_line_too(as_alice: Client, directive: str):
-    Partition.objects.update(max_walltime_s=3600)
+    Partition.objects.update(max_walltime_s=3600, allowed_bands=["batch", "best-effort"])
     sent = {"script": f"#!/bin/bash\n\n#SBATCH {directive}\n"}
     response = as_alice.post("/jobs/check/", sent)
     name = re.split("[ =]", directive)[0]
