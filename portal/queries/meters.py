@@ -30,6 +30,7 @@ class Meter:
     """An allocation, and since when it is to be charged for what it holds."""
 
     allocation_id: int
+    job_id: int
     account: Key
     start: datetime
     released_at: datetime | None
@@ -41,6 +42,10 @@ class Meter:
         return max(self.start, self.released_at or now)
 
     @property
+    def gpus(self) -> float:
+        return sum(rate.gpus for rate in self.rates)
+
+    @property
     def weighted(self) -> float:
         """Weighted GPUs."""
         return sum(rate.weighted for rate in self.rates)
@@ -50,6 +55,7 @@ class _Row(NamedTuple):
     """What is read of an allocation, by the names of its columns."""
 
     pk: int
+    attempt__job_id: int
     attempt__job__project_id: int
     attempt__job__owner_id: int
     attempt__job__band: str
@@ -95,7 +101,7 @@ def _meter(row: _Row, gpus: list[Gpus], terms: Weights) -> Meter:
     )  # fmt: skip
     held = Held(row.cpus, row.memory_mib, tuple(gpus))
     rates = tuple(_rates(held, terms))
-    return Meter(row.pk, account, row.charged_until, row.released_at, rates)
+    return Meter(row.pk, row.attempt__job_id, account, row.charged_until, row.released_at, rates)
 
 
 def _rates(held: Held, terms: Weights) -> Iterable[Rate]:

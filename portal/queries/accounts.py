@@ -1,0 +1,129 @@
+"""Projects, their members and quotas, and what counts against them, for `jobs.scheduler`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.conf import settings
+from django.db.models import Count
+
+from jobs import lifecycle
+from jobs.bands import Band
+from jobs.lifecycle import State
+from jobs.scheduler.fairshare import Member, Project
+from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Scope, Usage
+from jobs.scheduler.periods import CalendarMonth, Period, Rolling
+from portal import models
+from portal.models import Accounting, Job, Membership
+from portal.queries.books import Books
+
+UNFINISHED = lifecycle.WAITING | lifecycle.ACTIVE
+
+
+def projects() -> tuple[Project, ...]:
+    """The whole tree. Archived ones too: what they used counts for those above them."""
+    rows = models.Project.objects.order_by("pk").values_list("pk", "name", "parent_id", "shares")
+    return tuple(Project(*row) for row in rows)
+
+
+def below(project_id: int) -> frozenset[int]:
+    """A project and all below it."""
+    children: dict[int | None, list[int]] = {}
+    for project in projects():
+        children.setdefault(project.parent_id, []).append(project.id)
+    found = [project_id]
+    for above in found:
+        found += children.get(above, [])
+    return frozenset(found)
+
+
+def members() -> tuple[Member, ...]:
+    """Who has a share in which project; with one share each, who only has jobs there:
+    administrators, and former members."""
+    rows = Membership.objects.values_list("project_id", "user_id", "shares", "user__username")
+    found = {row[:2]: Member(*row) for row in rows}
+    unfinished = Job.objects.filter(state__in=UNFINISHED).order_by()
+    guests = unfinished.values_list("project_id", "owner_id", "owner__username").distinct()
+    for project_id, user_id, name in guests:
+        found.setdefault((project_id, user_id), Member(project_id, user_id, 1, name))
+    return tuple(found[key] for key in sorted(found))
+
+
+def quotas() -> tuple[Quota, ...]:
+    """Whatever is limited, of all projects."""
+    return tuple(quota(row) for row in models.Quota.objects.order_by("pk"))
+
+
+def quota(row: models.Quota) -> Quota:
+    """A row as the scheduler's value. Raises `ValueError` for what is none."""
+    return Quota(
+        project_id=row.project_id,
+        limits=Limits(
+            gpus=row.gpus,
+            gpu_hours=row.gpu_hours,
+            jobs_running=row.jobs_running,
+            jobs_pending=row.jobs_pending,
+            walltime_s=row.walltime_s,
+            partitions=_names(row.partitions),
+            gpu_models=_names(row.gpu_models),
+        ),
+        scope=Scope(row.scope),
+        band=Band(row.band) if row.band else None,
+        period=_period(row),
+    )
+
+
+def lends() -> frozenset[int | None]:
+    """The projects whose children lend to each other; None for those without a parent."""
+    found: set[int | None] = set(
+        models.Project.objects.filter(lends=True).values_list("pk", flat=True)
+    )
+    return frozenset(found | {None} if Accounting.current().lends else found)
+
+
+def counted(books: Books, limits: Iterable[Quota]) -> Usage:
+    """All that counts against these quotas."""
+    periods = {quota.period for quota in limits if quota.limits.gpu_hours is not None}
+    rolling = [period.begin(books.now) for period in periods if isinstance(period, Rolling)]
+    return Usage(
+        at=books.now,
+        running=_running(books),
+        pending=_pending(),
+        used=books.used(periods),
+        history=books.history(min(rolling)) if rolling else {},
+    )
+
+
+def _running(books: Books) -> tuple[Holding, ...]:
+    gpus: dict[int, float] = {}
+    for meter in books.running:
+        if meter.released_at is None:
+            gpus[meter.job_id] = gpus.get(meter.job_id, 0.0) + meter.gpus
+    rows = Job.objects.filter(state__in=lifecycle.ACTIVE).order_by("pk").values_list(
+        "pk", "project_id", "owner_id", "band", "walltime_s", "partition__name", "started_at"
+    )  # fmt: skip
+    return tuple(
+        Holding(
+            Demand(pk, project_id, user_id, Band(band), gpus[pk], walltime_s, partition),
+            # One that is about to start has its walltime still before it.
+            started_at or books.now,
+        )
+        for pk, project_id, user_id, band, walltime_s, partition, started_at in rows
+        if pk in gpus
+    )
+
+
+def _pending() -> dict[tuple[int, int, Band], int]:
+    waiting = Job.objects.filter(state=State.PENDING).order_by()
+    counts = waiting.values_list("project_id", "owner_id", "band").annotate(Count("pk"))
+    return {(project_id, user_id, Band(band)): count for project_id, user_id, band, count in counts}
+
+
+def _names(given: list[str] | None) -> frozenset[str] | None:
+    return None if given is None else frozenset(given)
+
+
+def _period(row: models.Quota) -> Period:
+    if row.period == models.Quota.PeriodKind.ROLLING:
+        return Rolling(row.period_days or 0)
+    return CalendarMonth(settings.TIME_ZONE)

@@ -1,0 +1,178 @@
+"""What was used, as of one moment: the ledger, and what is not in it yet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Q, QuerySet, Sum
+
+from jobs.scheduler.fairshare import Association
+from jobs.scheduler.limits import Key
+from jobs.scheduler.periods import Period, Slice
+from jobs.scheduler.usage import Charge as Cost
+from jobs.scheduler.usage import Usage, usage_of
+from portal.models import Accounting, Charge, DailyUsage, UsageBalance
+from portal.queries import days
+from portal.queries.meters import Meter, uncharged
+
+COLUMNS = ("project_id", "user_id", "band", "gpu_model")
+ACCOUNT = ("project_id", "user_id", "band")
+LONGEST = timedelta(hours=26)
+"""Of a charge: a day on which clocks are set back."""
+
+
+class Amount(NamedTuple):
+    """GPU-seconds, as they passed and weighted; neither is decayed."""
+
+    gpu_seconds: float = 0.0
+    weighted: float = 0.0
+
+
+class Part(NamedTuple):
+    """Some use, by the names of its columns; `day` is when its day began."""
+
+    day: datetime
+    project_id: int
+    user_id: int
+    band: str
+    gpu_model: str
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class Only:
+    """What counts of all use; None is all."""
+
+    projects: frozenset[int] | None = None
+    users: frozenset[int] | None = None
+    bands: frozenset[str] | None = None
+    gpu_models: frozenset[str] | None = None
+
+    @property
+    def _sets(self) -> Iterator[tuple[str, frozenset[Any]]]:
+        given = (self.projects, self.users, self.bands, self.gpu_models)
+        for name, among in zip(COLUMNS, given, strict=True):
+            if among is not None:
+                yield name, among
+
+    @property
+    def condition(self) -> Q:
+        """For the tables of the ledger."""
+        return Q(**{f"{name}__in": among for name, among in self._sets})
+
+    def holds(self, part: Part) -> bool:
+        """The same, of what is not in them yet."""
+        return all(getattr(part, name) in among for name, among in self._sets)
+
+
+ALL = Only()
+
+
+@dataclass(frozen=True)
+class Books:
+    """Everything is as if all had been charged up to `now`, however long ago that was done."""
+
+    now: datetime
+    running: list[Meter] = field(default_factory=uncharged)
+
+    def balances(self) -> dict[Association, float]:
+        """Weighted GPU-seconds, decayed to now: what fair share looks at."""
+        decay = Accounting.current().decay
+        found: dict[Association, float] = defaultdict(float)
+        rows = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
+        for project_id, user_id, value, at in rows.order_by("pk"):
+            found[project_id, user_id] += Usage(value, at).seen(self.now, decay).value
+        for meter in self.running:
+            spent = usage_of(Cost(meter.weighted, meter.start, meter.end(self.now)), decay)
+            found[meter.account[:2]] += spent.seen(self.now, decay).value
+        return dict(found)
+
+    def used(self, periods: Iterable[Period]) -> dict[Period, dict[Key, float]]:
+        """GPU-seconds since each period began, of running jobs too: what quotas look at."""
+        return {
+            period: {
+                key: amount.gpu_seconds
+                for key, amount in self.sums(ACCOUNT, period.begin(self.now), self.now).items()
+            }
+            for period in periods
+        }
+
+    def history(self, since: datetime) -> dict[Key, tuple[Slice, ...]]:
+        """The same, day by day."""
+        found: dict[Key, list[Slice]] = defaultdict(list)
+        by_day = self.sums(("day", *ACCOUNT), since, self.now)
+        for (day, *account), amount in sorted(by_day.items()):
+            start, end = max(day, since), min(days.end(day), self.now)
+            if amount.gpu_seconds > 0 and start < end:
+                found[tuple(account)].append(Slice(start, end, amount.gpu_seconds))
+        return {key: tuple(slices) for key, slices in found.items()}
+
+    def sums(
+        self, by: Sequence[str], since: datetime, until: datetime, only: Only = ALL
+    ) -> dict[Any, Amount]:
+        """What was used from one moment to another, by these columns of `Part`."""
+        found: dict[Any, Amount] = defaultdict(Amount)
+        for part in self._parts(by, since, until, only):
+            key = tuple(getattr(part, name) for name in by)
+            known = found[key]
+            found[key] = Amount(
+                known.gpu_seconds + part.amount.gpu_seconds, known.weighted + part.amount.weighted
+            )
+        return dict(found)
+
+    def _parts(
+        self, by: Sequence[str], since: datetime, until: datetime, only: Only
+    ) -> Iterator[Part]:
+        """Whole days are read from their sums; of the first and the last one the charges are."""
+        first, last = days.begin(since), days.begin(until)
+        if first < since:
+            first = days.end(since)
+        if first > last:
+            first = last = until
+        whole = DailyUsage.objects.filter(only.condition, day__gte=first, day__lt=last)
+        yield from _summed(whole, by)
+        for start, end in ((since, first), (last, until)):
+            if start < end:
+                yield from _of_a_part(start, end, by, only)
+        yield from (part for part in self._uncharged(since, until) if only.holds(part))
+
+    def _uncharged(self, since: datetime, until: datetime) -> Iterator[Part]:
+        for meter in self.running:
+            start, end = max(meter.start, since), min(meter.end(self.now), until)
+            for begin, stop in days.split(start, end):
+                seconds = (stop - begin).total_seconds()
+                for rate in meter.rates:
+                    amount = Amount(rate.gpus * seconds, rate.weighted * seconds)
+                    yield Part(days.begin(begin), *meter.account, rate.gpu_model, amount)
+
+
+_ANY: dict[str, Any] = {"project_id": 0, "user_id": 0, "band": "", "gpu_model": ""}
+
+
+def _summed(rows: QuerySet[Any], by: Sequence[str], day: datetime | None = None) -> Iterator[Part]:
+    """Sums made by the database. Columns that are not asked for tell nothing."""
+    # Without any column there would be a row for each row.
+    names = ["band", *(name for name in by if name != "band" and not (day and name == "day"))]
+    sums = rows.order_by().values(*names).annotate(total=Sum("gpu_seconds"), cost=Sum("weighted"))
+    for row in sums:
+        known = {**_ANY, "day": day, **{name: row[name] for name in names}}
+        yield Part(**known, amount=Amount(row["total"], row["cost"]))
+
+
+def _of_a_part(start: datetime, end: datetime, by: Sequence[str], only: Only) -> Iterator[Part]:
+    """Of less than a day. What lies across its borders was used evenly."""
+    near = Charge.objects.filter(
+        only.condition, starts_at__gt=start - LONGEST, starts_at__lt=end, ends_at__gt=start
+    )
+    across = Q(starts_at__lt=start) | Q(ends_at__gt=end)
+    day = days.begin(start)
+    yield from _summed(near.exclude(across), by, day)
+    for row in near.filter(across):
+        inside = min(row.ends_at, end) - max(row.starts_at, start)
+        share = inside / (row.ends_at - row.starts_at)
+        amount = Amount(row.gpu_seconds * share, row.weighted * share)
+        yield Part(day, row.project_id, row.user_id, row.band, row.gpu_model, amount)
