@@ -29,8 +29,9 @@ OLDER = 0.8
 """What a run time weighs beside the next newer one of its key."""
 WIDER_KEY_WEIGHT = 1.0
 """The wider keys together weigh as much as the newest run time of the narrower one."""
-ENOUGH = 0.95
-"""Keys wider than those that fill this share of the mixture are left out."""
+ENOUGH = 0.999
+"""Keys wider than those that fill this share of the mixture are left out. Lower values lose the
+rare long runs, and with them the mean."""
 UNKNOWN_S = 3600.0
 """Expected of a job without a walltime when nothing has ended yet."""
 LOW, HIGH = 0.1, 0.9

@@ -163,9 +163,9 @@ def test_the_newest_run_times_weigh_most() -> None:
 def test_one_run_time_leaves_half_to_the_wider_keys() -> None:
     """Worked by hand: this user's job of another name ran 4,000 s, then one of this name 1,000 s.
 
-    The two keys with the name know one run time each: 1/2 and 1/4. To the 1/4 that is left, the
-    user on 4 GPUs gives 1 of 1 + 0.8 + 1 to the newer one and 0.8 to the older; to what is left
-    then, the user on any GPUs the same. What remains is below one twentieth and left out.
+    The two keys with the name know one run time each: 1/2 and 1/4. Each of the six wider keys (the
+    user, the project and all, on 4 GPUs and on any) knows both: of what is left to it, it gives 1
+    of 1 + 0.8 + 1 to the newer and 0.8 to the older one, and leaves 1.
     """
     known = history(
         [
@@ -173,7 +173,7 @@ def test_one_run_time_leaves_half_to_the_wider_keys() -> None:
             (TRAIN, 1_000, NOW + timedelta(hours=1)),
         ]
     )
-    both = 1 / 4 / 2.8 + 1 / 4 / 2.8 / 2.8
+    both = sum(1 / 4 / 2.8**key for key in range(1, 7))
     short, long = 3 / 4 + both, 0.8 * both
     expected = (1_000 * short + 4_000 * long) / (short + long)
     assert known.predict(TRAIN).expected_s == pytest.approx(expected)
