@@ -1,0 +1,23 @@
+"""The cluster of a snapshot, ready to be planned for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from jobs.scheduler.pool import Pool
+from jobs.scheduler.snapshot import Node, Snapshot
+
+
+def pools_of(snapshot: Snapshot) -> dict[str, Pool]:
+    """By partition, with who runs there and until when."""
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for node in snapshot.nodes:
+        nodes[node.partition].append(node)
+    pools = {name: Pool.of(found) for name, found in sorted(nodes.items())}
+    rooms = {room.node.id: room for pool in pools.values() for room in pool.rooms}
+    for job in snapshot.running:
+        end = job.ends_by.timestamp()
+        for node_id in set(job.node_ids):
+            if node_id in rooms:
+                rooms[node_id].tell(job.id, end, job.cpus_per_node, job.memory_mib_per_node)
+    return pools
