@@ -35,6 +35,7 @@ class Reason(StrEnum):
     DEPENDENCY = "Dependency"
     DEPENDENCY_NEVER = "DependencyNeverSatisfied"
     ARRAY_LIMIT = "JobArrayTaskLimit"
+    RESERVATION = "Reservation"
     QUOTA_GPUS = "AssocGrpGRES"
     QUOTA_USER_GPUS = "AssocMaxGRESPerUser"
     QUOTA_GPU_HOURS = "AssocGrpGRESMinutes"

@@ -39,7 +39,7 @@ class Blockers:
     def explain(self, job: Pending, ahead: int) -> Explanation:
         """`ahead`: how many wait in its partition before it."""
         pool = self._pools[job.partition]
-        shape = pool.shape(job.resources)
+        shape = pool.shape_of(job)
         group = self._counters.group(job.project_id, job.user_id, job.band)
         limits = self._counters.why(group, job.gpus, job.gpus * job.walltime_s)
         missing = self._missing(shape)
@@ -47,6 +47,10 @@ class Blockers:
         room = []
         if missing is not None:
             room = [missing + self._outlook(shape, promise)]
+        elif (kept := self._reserved(job, pool, shape)) is not None:
+            room = [kept]
+            if not limits:
+                return Explanation(Reason.RESERVATION, kept, ahead=ahead)
         elif not limits:
             return Explanation(Reason.PRIORITY, self._kept(job, pool, shape, ahead), ahead=ahead)
         if limits:
@@ -63,6 +67,32 @@ class Blockers:
             text = None if fits else f"Needs {need(asked)}; {shortage(shape)}."
             self._room[id(shape)] = text
         return self._room[id(shape)]
+
+    def _reserved(self, job: Pending, pool: Pool, shape: Shape) -> str | None:
+        """The admin's reservation that it would run into, if that is what keeps it."""
+        if not shape.closed:
+            return None
+        moment = self._now.timestamp()
+        if choose(shape.asked, shape.fitting(moment + job.walltime_s)) is not None:
+            return None
+        spans = [
+            closure
+            for closure in pool.closures
+            if closure.id not in job.reservations and closure.start < moment + job.walltime_s
+        ]
+        first = min(spans, key=lambda closure: (closure.start, closure.id))
+        names = listed((r.node.name for r in pool.rooms if r.node.id in first.node_ids), 3)
+        start, end = (
+            latest(datetime.fromtimestamp(at, self._now.tzinfo), self._now)
+            for at in (first.start, first.end)
+        )
+        if first.start <= moment:
+            return f"Reserved for {first.name} until {end}: {names}."
+        lasts = first.start - moment
+        text = f"From {start} to {end} {names} are reserved for {first.name}"
+        if choose(shape.asked, shape.fitting(moment + lasts)) is not None and lasts >= 60:
+            return f"{text}; with a time limit of {span(lasts)} it could run before."
+        return f"{text}."
 
     def _outlook(self, shape: Shape, promise: Promise | None) -> str:
         """Who makes room for it, and by when; nothing for those far behind."""

@@ -74,7 +74,7 @@ class Pass:
 
     def _serve(self, job: Pending, verdict: int) -> bool:
         pool = self._pools[job.partition]
-        shape = pool.shape(job.resources)
+        shape = pool.shape_of(job)
         if verdict not in (FITS, BORROWS):
             # What is missing may be lent out.
             self._preempt(job, pool, shape)
@@ -109,7 +109,8 @@ class Pass:
         if self._blocked[job.partition] and self._policy.backfill is Backfill.NONE:
             return False
         length = float(job.walltime_s)
-        site = pool.find(shape, length, self._now)
+        elsewhere = self._policy.backfill is not Backfill.EASY
+        site = pool.find(shape, length, self._now, elsewhere)
         if site is None:
             return False
         placements = pool.start(job.id, site, self._now + length)
@@ -119,5 +120,5 @@ class Pass:
         return True
 
     def _promise(self, job: Pending, pool: Pool, shape: Shape) -> None:
-        if self._policy.backfill is Backfill.RESERVING:
+        if self._policy.backfill in (Backfill.RESERVING, Backfill.EASY):
             pool.promise(job.id, shape, job.walltime_s, self._now)

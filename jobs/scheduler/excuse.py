@@ -23,14 +23,12 @@ class Excuses:
         about = (job.partition, job.resources)
         if about not in self._found:
             pool = self._pools.get(job.partition)
-            self._found[about] = (
-                _look(pool, job.resources) if pool else explain.no_nodes(job.partition)
-            )
+            self._found[about] = _look(pool, job) if pool else explain.no_nodes(job.partition)
         return self._found[about]
 
 
-def _look(pool: Pool, asked: Resources) -> Explanation | None:
-    shape = pool.shape(asked)
+def _look(pool: Pool, job: Pending) -> Explanation | None:
+    asked, shape = job.resources, pool.shape_of(job)
     nodes = [room.node for room in pool.rooms]
     if len(shape.able) < asked.nodes:
         return explain.never_fits(refuse(asked, nodes, nodes[0].partition) or "does not fit")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from jobs.scheduler.lines import Coming, Counted, Kind, Line, Queue
 from jobs.scheduler.place import Place
-from jobs.scheduler.pool import Pool
+from jobs.scheduler.pool import Closure, Pool
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
 
@@ -30,12 +30,15 @@ class Forecast:
         self._lines: dict[tuple[int, int, int], Line] = {}
         self._parked: dict[object, list[Line]] = defaultdict(list)
         self._events: list[tuple[float, int, Coming | None]] = []
-        """When a job ends (None), or becomes ready."""
+        """When a job ends, or becomes ready (then it is given), or a reservation (negative) ends."""
         self._on: dict[int, list[Place]] = {}
         self._running: dict[int, Counted] = {}
         self._tasks: dict[int, int] = defaultdict(int)
         """Tasks of each array that run."""
         self._dependents: dict[int, list[Coming]] = defaultdict(list)
+        self._closures = [closure for pool in pools.values() for closure in pool.closures]
+        for number, closure in enumerate(self._closures, 1):
+            heapq.heappush(self._events, (closure.end, -number, None))
         self.starts: dict[int, float] = {}
 
     def runs(self, job_id: int, end: float, counted: Counted | None = None) -> None:
@@ -68,6 +71,8 @@ class Forecast:
                 if ready is not None:
                     self._join(ready)
                     freed.add(ready.partition)
+                elif job_id < 0:
+                    self._open(self._closures[-job_id - 1], freed)
                 else:
                     self._end(job_id, freed)
             self._serve(freed)
@@ -83,7 +88,7 @@ class Forecast:
         kinds = self._queues[job.partition].kinds
         kind = kinds.get(id(job.shape))
         if kind is None:
-            kind = kinds[id(job.shape)] = Kind(job.shape, self._places)
+            kind = kinds[id(job.shape)] = Kind(job.shape, self._places, self._now)
         array = job.counted.array
         key = (id(job.shape), job.counted.group, array[0] if array else -1)
         line = self._lines.get(key)
@@ -95,10 +100,16 @@ class Forecast:
         elif line.jobs[0] is job and not line.parked:
             heapq.heapify(kind.lines)
 
+    def _open(self, closure: Closure, freed: set[str]) -> None:
+        for node_id in closure.node_ids & self._places.keys():
+            place = self._places[node_id]
+            self._queues[place.room.node.partition].freed(place, self._now)
+            freed.add(place.room.node.partition)
+
     def _end(self, job_id: int, freed: set[str]) -> None:
         for place in self._on.pop(job_id, ()):
             place.leave(job_id)
-            self._queues[place.room.node.partition].freed(place)
+            self._queues[place.room.node.partition].freed(place, self._now)
             freed.add(place.room.node.partition)
         counted = self._running.pop(job_id, None)
         if counted is not None:
@@ -172,6 +183,11 @@ class Forecast:
         """Start the first of its jobs that may; False if it would be in the way of the blocked."""
         line = kind.lines[0]
         fitting = list(kind.fitting.values())
+        if kind.closed:
+            until = self._now + line.jobs[0].runs_s
+            fitting = [place for place in fitting if kind.is_open(place, self._now, until)]
+            if len(fitting) < kind.number:
+                return False
         if not clear:
             beside = [place for place in fitting if place.node_id not in queue.kept]
             if len(beside) >= kind.number:
@@ -198,7 +214,7 @@ class Forecast:
         queue = self._queues[job.partition]
         for place in places:
             place.take(job.id, job.shape, end)
-            queue.taken(place)
+            queue.taken(place, self._now)
         self.starts[job.id] = self._now
         self._on[job.id] = places
         counted = self._running[job.id] = job.counted

@@ -93,7 +93,7 @@ class Foresight:
             id=job.id,
             rank=rank,
             partition=job.partition,
-            shape=self.pools[job.partition].shape(job.resources),
+            shape=self.pools[job.partition].shape_of(job),
             counted=self._counted(job),
             runs_s=max(1.0, runs_s),
             ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Shape
+from jobs.scheduler.room import is_open
 
 
 class Counted(NamedTuple):
@@ -60,6 +61,7 @@ class Kind:
     """All lines of one shape in one partition, and the places where it fits at the moment."""
 
     __slots__ = (
+        "closed",
         "cpus",
         "fitting",
         "gpus",
@@ -71,9 +73,10 @@ class Kind:
         "shape",
     )
 
-    def __init__(self, shape: Shape, places: Mapping[int, Place]) -> None:
+    def __init__(self, shape: Shape, places: Mapping[int, Place], now: float) -> None:
         self.shape = shape
         asked = shape.asked
+        self.closed = shape.closed
         self.number = asked.nodes
         self.gpus = asked.gpus_per_node or int(bool(asked.shards))
         self.cpus = asked.cpus
@@ -86,14 +89,18 @@ class Kind:
         """It would be in the way of who is blocked, until more is freed."""
         self.fitting: dict[int, Place] = {}
         for node_id in self.masks:
-            self.look(places[node_id])
+            self.look(places[node_id], now)
+
+    def is_open(self, place: Place, start: float, until: float) -> bool:
+        """Whether the place is kept for nobody else meanwhile."""
+        return is_open(self.closed.get(place.node_id, ()), start, until)
 
     def may_start(self) -> bool:
         """Whether its first job fits, and nothing known is in its way."""
         return bool(self.lines) and len(self.fitting) >= self.number and not self.held
 
-    def look(self, place: Place) -> None:
-        """The place has changed."""
+    def look(self, place: Place, now: float) -> None:
+        """The place has changed, or for whom it is kept."""
         mask = self.masks.get(place.node_id)
         if mask is None:
             return
@@ -103,6 +110,7 @@ class Kind:
             and (not self.memory_mib or place.memory_mib >= self.memory_mib)
             and not place.alone
             and not (self.shape.asked.exclusive and place.holds)
+            and (not self.closed or self.is_open(place, now, now + 1))
         ):
             self.fitting[place.node_id] = place
         else:
@@ -120,15 +128,17 @@ class Queue:
         self.kept: frozenset[int] = frozenset()
         """The nodes it is going to use."""
 
-    def freed(self, place: Place) -> None:
+    def freed(self, place: Place, now: float) -> None:
+        """It may fit more than before."""
         for kind in self.kinds.values():
-            kind.look(place)
+            kind.look(place, now)
             if kind.held and place.node_id in kind.fitting:
                 kind.held = False
 
-    def taken(self, place: Place) -> None:
+    def taken(self, place: Place, now: float) -> None:
+        """It may fit less."""
         for kind in self.kinds.values():
-            kind.look(place)
+            kind.look(place, now)
 
     def block(self, kind: Kind, places: Mapping[int, Place], now: float) -> None:
         """The first of this kind does not fit: foresee where it will, unless that is known."""

@@ -75,7 +75,7 @@ class _Walk:
 
     @classmethod
     def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
-        pools = pools_of(snapshot)
+        pools = pools_of(snapshot, now.timestamp())
         usage = snapshot.quota_usage or Usage(now)
         counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
         moment = now.timestamp()

@@ -32,6 +32,9 @@ class Backfill(StrEnum):
     """Nothing."""
     RESERVING = "reserving"
     """What ends before, or stays clear of, what those ahead are promised."""
+    EASY = "easy"
+    """As RESERVING, but each job is only tried where it would be if nothing was promised: the
+    rule of published simulations."""
     GREEDY = "greedy"
     """Whatever fits; large jobs may wait for ever."""
 

@@ -16,6 +16,8 @@ from jobs.spec import Resources
 
 Shards = tuple[tuple[int, int], ...]
 """Parts of shared GPUs: (position of the GPU, how many)."""
+Span = tuple[float, float]
+Spans = tuple[Span, ...]
 NOW = -math.inf
 """As a start: nobody leaves before it."""
 
@@ -143,14 +145,17 @@ class Room:
             known |= held.part.touches()
         return known & ~taken
 
-    def earliest(self, asked: Resources, mask: int, length: float, now: float) -> float:
+    def earliest(
+        self, asked: Resources, mask: int, length: float, now: float, closed: Spans = ()
+    ) -> float:
         """When it fits for `length` seconds at the latest; infinity when that is not known."""
-        if self.fits_at(asked, mask, NOW, now + length):
+        if self.fits_at(asked, mask, NOW, now + length) and is_open(closed, now, now + length):
             return now
         gpus, cpus, memory_mib = self.free, self.cpus, self.memory_mib
         leaving = sorted(self.holds.values(), key=_by_end)
         moments = [(held.end, held.part) for held in leaving]
         moments += [(held.end, Part()) for held in self.booked]
+        moments += [(end, Part()) for _, end in closed]
         moments.sort(key=lambda moment: moment[0])
         for end, part in moments:
             gpus |= part.touches()
@@ -161,7 +166,9 @@ class Room:
             start = max(end, now + 1)
             if (gpus & mask).bit_count() < asked.gpus_per_node:
                 continue
-            if self.fits_at(asked, mask, start, start + length):
+            if self.fits_at(asked, mask, start, start + length) and is_open(
+                closed, start, start + length
+            ):
                 return start
         return math.inf
 
@@ -270,6 +277,11 @@ class Room:
         }
         order = sorted(_positions(bits), key=lambda at: (-freed.get(at, NOW), at))
         return sum(1 << position for position in order[:number])
+
+
+def is_open(closed: Spans, start: float, until: float) -> bool:
+    """Whether none of these times overlaps."""
+    return all(until <= begins or ends <= start for begins, ends in closed)
 
 
 def _positions(bits: int) -> Iterator[int]:

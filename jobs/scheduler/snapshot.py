@@ -99,6 +99,8 @@ class Pending:
     """Since when nothing of its own keeps it back; None: since it was submitted."""
     expected_s: float | None = None
     """How long it will run as far as its history tells; None: its whole walltime."""
+    reservations: frozenset[int] = frozenset()
+    """The reservations of nodes that it may use."""
     claimed_at: datetime | None = None
     """When others were told to make room for it: it goes before all until it starts."""
     spread_s: tuple[float, float] | None = None
@@ -159,6 +161,17 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Reservation:
+    """Nodes that an admin keeps for somebody, or for maintenance, for a time."""
+
+    id: int
+    name: str
+    start: datetime
+    end: datetime
+    node_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """All that a decision may depend on. The order of the tuples means nothing."""
 
@@ -174,6 +187,7 @@ class Snapshot:
     """Projects whose children lend to each other; None stands for the top of the tree."""
     quota_usage: Usage | None = None
     """What counts against the quotas; needed where there are any."""
+    reservations: tuple[Reservation, ...] = ()
     policy: Policy = field(default_factory=Policy)
 
 
