@@ -23,22 +23,22 @@ def in_order(
     jobs: Iterable[Pending], policy: Policy, priority: dict[int, float], now: float
 ) -> list[Pending]:
     """The same for some of them; `priority` in points, by job id."""
+    return sorted(jobs, key=place(policy, priority, now))
+
+
+Place = tuple[bool, int, float, float, int]
+
+
+def place(policy: Policy, priority: dict[int, float], now: float) -> Callable[[Pending], Place]:
+    """What sorts the first to be taken in front."""
     own = _keys(policy, priority, now)
-    keyed = [
-        (
-            (
-                job.claimed_at is None,
-                -job.band.rank,
-                own(job),
-                job.submitted_at.timestamp(),
-                job.id,
-            ),
-            job,
-        )
-        for job in jobs
-    ]
-    keyed.sort(key=lambda entry: entry[0])
-    return [job for _, job in keyed]
+    return lambda job: (
+        job.claimed_at is None,
+        -job.band.rank,
+        own(job),
+        job.submitted_at.timestamp(),
+        job.id,
+    )
 
 
 def _keys(policy: Policy, priority: dict[int, float], now: float) -> Callable[[Pending], float]:

@@ -11,6 +11,9 @@ from jobs.scheduler.limits import Quota, Usage
 from jobs.scheduler.snapshot import Node
 from jobs.scheduler.tally import Tally
 
+GPUS_PER_NODE = 8
+"""In all public workloads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -26,10 +29,11 @@ class Trial:
     request_s: int | None = None
     """The time limit its user asked for; None where the workload does not tell."""
     user_id: int = 0
+    """0 where the workload does not tell."""
     project_id: int = 0
     band: Band = Band.BATCH
-    cpus: int = 0
-    """In all; 0 where the workload does not tell."""
+    name: str = ""
+    """What its user runs again and again under the same name; empty where it is not told."""
 
 
 @dataclass(frozen=True)
