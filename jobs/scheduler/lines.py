@@ -130,15 +130,18 @@ class Queue:
 
     def freed(self, place: Place, now: float) -> None:
         """It may fit more than before."""
+        node_id = place.node_id
         for kind in self.kinds.values():
-            kind.look(place, now)
-            if kind.held and place.node_id in kind.fitting:
+            if node_id not in kind.fitting:
+                kind.look(place, now)
+            if kind.held and node_id in kind.fitting:
                 kind.held = False
 
     def taken(self, place: Place, now: float) -> None:
         """It may fit less."""
         for kind in self.kinds.values():
-            kind.look(place, now)
+            if place.node_id in kind.fitting:
+                kind.look(place, now)
 
     def block(self, kind: Kind, places: Mapping[int, Place], now: float) -> None:
         """The first of this kind does not fit: foresee where it will, unless that is known."""

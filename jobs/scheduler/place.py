@@ -12,13 +12,15 @@ from jobs.scheduler.room import Room
 class Place:
     """What is free of one node at the forecast's moment."""
 
-    __slots__ = ("alone", "cpus", "free", "holds", "memory_mib", "node_id", "room")
+    __slots__ = ("alone", "cpus", "free", "holds", "known", "memory_mib", "node_id", "room")
 
     def __init__(self, room: Room) -> None:
         self.room = room
         self.node_id = room.node.id
         self.free, self.cpus, self.memory_mib = room.free, room.cpus, room.memory_mib
         self.alone = room.alone
+        self.known: dict[int, float] = {}
+        """What `fits_from` has found since something last changed here."""
         self.holds: list[tuple[float, int, int, int, int]] = []
         """Who is there: end, job, GPUs, CPUs, memory; by end."""
         for job_id, held in room.holds.items():
@@ -27,6 +29,7 @@ class Place:
 
     def expect(self, job_id: int, end: float) -> bool:
         """Tell when somebody who is here leaves; False if nobody of that name is here."""
+        self.known.clear()
         for at, (_, holder, *what) in enumerate(self.holds):
             if holder == job_id:
                 del self.holds[at]
@@ -49,6 +52,12 @@ class Place:
 
     def fits_from(self, shape: Shape) -> float:
         """When it fits if nobody else comes; infinity if that is not known."""
+        found = self.known.get(id(shape))
+        if found is None:
+            found = self.known[id(shape)] = self._fits_from(shape)
+        return found
+
+    def _fits_from(self, shape: Shape) -> float:
         if self.fits(shape):
             return -math.inf
         asked, mask = shape.asked, shape.masks[self.node_id]
@@ -72,6 +81,7 @@ class Place:
             usable &= usable - 1
         if asked.exclusive:
             gpus, self.alone = self.free, True
+        self.known.clear()
         held = (end, job_id, gpus, asked.cpus, asked.memory_mib or 0)
         self.free &= ~gpus
         self.cpus -= asked.cpus
@@ -79,6 +89,7 @@ class Place:
         insort(self.holds, held)
 
     def leave(self, job_id: int) -> None:
+        self.known.clear()
         for at, (_, holder, gpus, cpus, memory_mib) in enumerate(self.holds):
             if holder == job_id:
                 del self.holds[at]

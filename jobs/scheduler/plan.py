@@ -44,6 +44,8 @@ def plan(snapshot: Snapshot, now: datetime, *, explained: bool = True) -> Plan:
     Deterministic; the order of the snapshot's tuples means nothing. Without `explained` it tells
     only what starts and what expires.
     """
+    if not snapshot.pending:
+        return Plan((), {})
     walk = _Walk.of(snapshot, now)
     for job in ranked(snapshot, now):
         walk.take(job)
