@@ -53,6 +53,10 @@ class Foresight:
     """Those that this plan starts."""
     now: datetime
 
+    def expected(self) -> dict[int, datetime]:
+        """By job id: when it is expected to start."""
+        return {job_id: self._moment(at) for job_id, at in self._play(EXPECTED).items()}
+
     def estimates(self) -> dict[int, Estimate]:
         """By job id; for those whose start cannot be told there is none."""
         expected = self._play(EXPECTED)

@@ -57,6 +57,15 @@ def plan(snapshot: Snapshot, now: datetime, *, explained: bool = True) -> Plan:
     return found
 
 
+def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:
+    """When each job that may start is expected to: `now` for those that a plan would start."""
+    walk = _Walk.of(snapshot, now)
+    for job in ranked(snapshot, now):
+        walk.take(job)
+    begun = walk.room.finish().starts
+    return {start.job_id: now for start in begun} | walk.foresight().expected()
+
+
 @dataclass
 class _Walk:
     """Along the whole queue."""
