@@ -112,6 +112,11 @@ class Resources:
         rules.check_count("gpus_per_node", self.gpus_per_node, 0, rules.MAX_GPUS_PER_NODE)
         rules.check_count("tasks_per_node", self.tasks_per_node, 1, rules.MAX_TASKS_PER_NODE)
         rules.check_count("cpus_per_task", self.cpus_per_task, 1, rules.MAX_CPUS_PER_TASK)
+        rules.check_count("shards", self.shards, 0, rules.MAX_SHARDS)
+        if self.shards and self.gpus_per_node:
+            raise SpecError("shards", "asks for parts of a GPU and for whole GPUs; ask for one")
+        if self.max_switches is not None:
+            rules.check_count("switches", self.max_switches, 1, rules.MAX_NODES)
         if self.memory_mib is not None:
             rules.check_count("memory", self.memory_mib, 1, rules.MAX_MEMORY_MIB)
         if self.gpu_model is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from jobs.scheduler.gpu_models import is_instance, is_model, is_of, names_instance
 from jobs.scheduler.snapshot import Node
+from jobs.scheduler.words import count, listed, memory
 from jobs.spec import Resources
 
 _DIGITS = re.compile(r"(\d+)")
@@ -221,24 +222,3 @@ def shards(asked: Resources) -> str:
     """`2 parts of a GPU`, `1 part of a GPU (a100)`: per node."""
     model = f" ({asked.gpu_model})" if asked.gpu_model else ""
     return f"{count(asked.shards, 'part')} of a GPU{model}"
-
-
-def count(number: int, thing: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def memory(mib: int) -> str:
-    """`16 GiB`, `1.5 GiB`, `900 MiB`: exact, or cut to a tenth."""
-    if mib < 1024:
-        return f"{mib} MiB"
-    whole, rest = divmod(mib, 1024)
-    return f"{whole} GiB" if rest == 0 else f"{whole}.{rest * 10 // 1024} GiB"
-
-
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """`n1, n2, n3 and 4 more`."""
-    found = list(names)
-    if len(found) <= most:
-        return ", ".join(found)
-    return f"{', '.join(found[: most - 1])} and {len(found) - most + 1} more"

@@ -13,7 +13,7 @@ from datetime import datetime
 from jobs.bands import Band
 from jobs.rules import MAX_NICE
 from jobs.scheduler.fairshare import Standing
-from jobs.scheduler.fit import count
+from jobs.scheduler.words import count
 
 _MINUTE_S = 60
 _HOUR_S = 3600

@@ -97,7 +97,12 @@ class QuotaTree:
         return found
 
     def rules(self, project_id: int, band: Band) -> tuple[Rule, ...]:
-        """All limits for jobs of a project in a band: by what they limit, the nearest first."""
+        """All limits for jobs of a project in a band: by what they limit, the nearest first.
+
+        A project that is not in the tree has none.
+        """
+        if project_id not in self.projects:
+            return ()
         found = self._found.get((project_id, band))
         if found is None:
             every = [rule for project in self.line(project_id) for rule in self._own(project)]

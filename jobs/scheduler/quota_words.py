@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from jobs.scheduler.explain import clock
-from jobs.scheduler.fit import listed
 from jobs.scheduler.limits import Demand, Excess, Limited, Refusal, Rule, Scope
+from jobs.scheduler.words import clock, listed
 
 _MINUTE = timedelta(minutes=1)
 _FIELDS = {

@@ -1,112 +1,304 @@
-"""What is free on a node while a plan is being made. The only mutable state of the scheduler."""
+"""What is free on a node, now and later: the only mutable state of a scheduling pass.
+
+GPUs are bits of an integer, in the order of their indices, so that a node is asked in a few
+operations whatever it holds. Times are seconds since the epoch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from jobs.scheduler.fit import name_key, usable_models
-from jobs.scheduler.snapshot import Gpu, Node, Placement
+from jobs.scheduler.snapshot import Gpu, Node
 from jobs.spec import Resources
+
+Shards = tuple[tuple[int, int], ...]
+"""Parts of shared GPUs: (position of the GPU, how many)."""
+Span = tuple[float, float]
+Spans = tuple[Span, ...]
+NOW = -math.inf
+"""As a start: nobody leaves before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a job has, or would have, of one node."""
+
+    gpus: int = 0
+    """A bit for each whole GPU."""
+    shards: Shards = ()
+    cpus: int = 0
+    memory_mib: int = 0
+    alone: bool = False
+    """Nobody else may be on the node."""
+
+    def touches(self) -> int:
+        """A bit for each GPU of which it has anything."""
+        bits = self.gpus
+        for position, _ in self.shards:
+            bits |= 1 << position
+        return bits
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A part that a job has until `end` at the latest, or is promised from `start` on."""
+
+    job_id: int
+    end: float
+    part: Part
+    start: float = NOW
 
 
 class Room:
-    """One node with running counters of what is left of it."""
+    """One node: what it has left, who has the rest, and what is promised of it."""
 
-    __slots__ = ("cpus", "exclusive", "free", "gpus", "jobs", "memory_mib", "node", "order")
+    __slots__ = (
+        "alone", "booked", "cpus", "free", "gpus", "holds", "memory_mib", "models", "node",
+        "order", "shared",
+    )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.order = (name_key(node.name), node.id)
+        self.gpus: tuple[Gpu, ...] = tuple(sorted(node.gpus, key=_gpu_order))
+        self.models: dict[str, int] = {}
+        """The GPUs of each model."""
+        self.free = 0
+        """GPUs of which nobody has anything."""
+        self.shared: dict[int, int] = {}
+        """Of the GPUs that are shared now: how many shards are taken."""
         self.cpus = node.cpus_free
         self.memory_mib = node.memory_free_mib
-        self.exclusive = node.exclusive
-        self.jobs = set(node.jobs) | {gpu.job_id for gpu in node.gpus if gpu.job_id is not None}
-        self.free: dict[str, list[Gpu]] = {}
-        """Free GPUs by model, each list by index."""
-        for gpu in sorted(node.gpus, key=_gpu_order):
-            models = self.free.setdefault(gpu.model, [])
-            if gpu.job_id is None:
-                models.append(gpu)
-        self.gpus = sum(map(len, self.free.values()))
+        self.alone = node.exclusive
+        self.holds: dict[int, Hold] = {}
+        self.booked: list[Hold] = []
+        for position, gpu in enumerate(self.gpus):
+            self.models[gpu.model] = self.models.get(gpu.model, 0) | 1 << position
+            if gpu.sharers:
+                self.shared[position] = sum(shards for _, shards in gpu.sharers)
+            elif gpu.job_id is None:
+                self.free |= 1 << position
+        for job_id in {*node.jobs, *(g.job_id for g in self.gpus if g.job_id is not None)}:
+            self.tell(job_id, math.inf, 0, 0)
 
-    def copy(self) -> Room:
-        """Another with the same counters, to try things on."""
-        twin = Room.__new__(Room)
-        twin.node, twin.order = self.node, self.order
-        twin.cpus, twin.memory_mib, twin.exclusive = self.cpus, self.memory_mib, self.exclusive
-        twin.jobs, twin.gpus = set(self.jobs), self.gpus
-        twin.free = {model: list(gpus) for model, gpus in self.free.items()}
-        return twin
+    def tell(self, job_id: int, end: float, cpus: int, memory_mib: int) -> None:
+        """When a job that is here ends at the latest, and what that gives back beside its GPUs."""
+        gpus, shards = 0, []
+        for position, gpu in enumerate(self.gpus):
+            if gpu.job_id == job_id:
+                gpus |= 1 << position
+            shards += [(position, part) for holder, part in gpu.sharers if holder == job_id]
+        part = Part(gpus, tuple(shards), cpus, memory_mib, self.node.exclusive)
+        self.holds[job_id] = Hold(job_id, end, part)
 
-    def free_gpus(self, asked: Resources) -> int:
-        """Free GPUs that may serve the request."""
-        models = usable_models(self.node, asked)
-        return sum(len(gpus) for model, gpus in self.free.items() if model in models)
+    def mask(self, asked: Resources) -> int:
+        """The GPUs that may serve the request, free or not."""
+        usable = usable_models(self.node, asked)
+        return sum(mask for model, mask in self.models.items() if model in usable)
 
-    def fits(self, asked: Resources) -> bool:
-        """Whether the node could take its part of the request now.
+    def fits(self, asked: Resources, mask: int) -> bool:
+        """Whether the node can take its part of the request now, whatever is promised.
 
-        Only for nodes that `fit.could_hold` it: names and features are not looked at again.
+        `mask` is `self.mask(asked)`. Only for nodes that `fit.could_hold` it.
         """
-        if self.exclusive or self.cpus < asked.cpus or self.gpus < asked.gpus_per_node:
+        if self.alone or self.cpus < asked.cpus:
+            return False
+        if (self.free & mask).bit_count() < asked.gpus_per_node:
             return False
         if asked.memory_mib is not None and self.memory_mib < asked.memory_mib:
             return False
-        if asked.exclusive and self.jobs:
+        if asked.exclusive and self.holds:
             return False
-        return asked.gpus_per_node == 0 or self.free_gpus(asked) >= asked.gpus_per_node
+        return not asked.shards or self._shard_place(asked, mask, NOW, NOW) is not None
+
+    def fits_at(self, asked: Resources, mask: int, start: float, until: float) -> bool:
+        """The same from `start` to `until`, beside what is promised.
+
+        Whoever is past their end at `start` counts as gone.
+        """
+        there = [held for held in self.holds.values() if held.end > start]
+        there += [held for held in self.booked if held.start < until and held.end > start]
+        if (asked.exclusive and there) or any(held.part.alone for held in there):
+            return False
+        if (self.gpus_at(start, until) & mask).bit_count() < asked.gpus_per_node:
+            return False
+        if asked.shards and self._shard_place(asked, mask, start, until) is None:
+            return False
+        moments = [start, *(b.start for b in self.booked if start < b.start < until)]
+        return all(self._rest_fits(asked, moment) for moment in moments)
+
+    def gpus_at(self, start: float, until: float) -> int:
+        """Whole GPUs that are free at `start` and not promised before `until`."""
+        taken = 0
+        for held in self.holds.values():
+            if held.end > start:
+                taken |= held.part.touches()
+        for held in self.booked:
+            if held.start < until and held.end > start:
+                taken |= held.part.touches()
+        # Bits of GPUs that somebody unknown has are in no hold.
+        known = self.free
+        for held in self.holds.values():
+            known |= held.part.touches()
+        return known & ~taken
+
+    def earliest(
+        self, asked: Resources, mask: int, length: float, now: float, closed: Spans = ()
+    ) -> float:
+        """When it fits for `length` seconds at the latest; infinity when that is not known."""
+        if self.fits_at(asked, mask, NOW, now + length) and is_open(closed, now, now + length):
+            return now
+        gpus, cpus, memory_mib = self.free, self.cpus, self.memory_mib
+        leaving = sorted(self.holds.values(), key=_by_end)
+        moments = [(held.end, held.part) for held in leaving]
+        moments += [(held.end, Part()) for held in self.booked]
+        moments += [(end, Part()) for _, end in closed]
+        moments.sort(key=lambda moment: moment[0])
+        for end, part in moments:
+            gpus |= part.touches()
+            cpus += part.cpus
+            memory_mib += part.memory_mib
+            if end == math.inf:
+                break
+            start = max(end, now + 1)
+            if (gpus & mask).bit_count() < asked.gpus_per_node:
+                continue
+            if self.fits_at(asked, mask, start, start + length) and is_open(
+                closed, start, start + length
+            ):
+                return start
+        return math.inf
+
+    def freed_at(self, moment: float) -> float:
+        """When the last of those left who will be gone by then."""
+        return max((held.end for held in self.holds.values() if held.end <= moment), default=NOW)
+
+    def part(self, asked: Resources, mask: int, start: float, until: float) -> Part:
+        """What the job would get from `start` on. The caller knows that it fits."""
+        if asked.exclusive:
+            every = (1 << len(self.gpus)) - 1
+            return Part(every, (), self.node.cpus, asked.memory_mib or 0, True)
+        gpus = 0
+        shards: Shards = ()
+        if asked.gpus_per_node:
+            gpus = self._pick(self.gpus_at(start, until) & mask, asked.gpus_per_node, start)
+        place = self._shard_place(asked, mask, start, until) if asked.shards else None
+        if place is not None:
+            shards = ((place, asked.shards),)
+        return Part(gpus, shards, asked.cpus, asked.memory_mib or 0)
 
     def snugness(self) -> tuple[object, ...]:
         """Sorts the tightest first: few free GPUs, then few free CPUs, then by name."""
-        return (self.gpus, self.cpus, self.order)
+        return (self.free.bit_count(), self.cpus, self.order)
 
-    def take(self, job_id: int, asked: Resources) -> Placement:
-        """Give the job its part. The caller knows that it `fits`."""
-        chosen = self._choose(asked)
-        for gpu in chosen:
-            self.free[gpu.model].remove(gpu)
-        placement = Placement(
-            node_id=self.node.id,
-            gpu_uuids=tuple(gpu.uuid for gpu in chosen),
-            cpus=self.cpus if asked.exclusive else asked.cpus,
-            memory_mib=asked.memory_mib or 0,
-        )
-        self.gpus -= len(chosen)
-        self.cpus -= placement.cpus
-        self.memory_mib -= placement.memory_mib
-        self.exclusive = asked.exclusive
-        self.jobs.add(job_id)
-        return placement
+    def take(self, job_id: int, part: Part, end: float) -> None:
+        """Give a job its part now."""
+        self.holds[job_id] = Hold(job_id, end, part)
+        self.free &= ~part.touches()
+        for position, shards in part.shards:
+            self.shared[position] = self.shared.get(position, 0) + shards
+        self.cpus -= part.cpus
+        self.memory_mib -= part.memory_mib
+        self.alone = self.alone or part.alone
 
-    def release(self, job_id: int, gpus: Iterable[Gpu], cpus: int, memory_mib: int) -> None:
+    def release(self, job_id: int) -> None:
         """The job is gone. A node that nobody is left on is whole again."""
-        self.jobs.discard(job_id)
-        for gpu in gpus:
-            self.free[gpu.model].append(gpu)
-            self.gpus += 1
-        self.cpus = min(self.node.cpus, self.cpus + cpus)
-        self.memory_mib = min(self.node.memory_mib, self.memory_mib + memory_mib)
-        if not self.jobs:
-            self.cpus, self.memory_mib, self.exclusive = (
-                self.node.cpus,
-                self.node.memory_mib,
-                False,
-            )
+        part = self.holds.pop(job_id).part
+        self.free |= part.gpus
+        for position, shards in part.shards:
+            self.shared[position] -= shards
+            if not self.shared[position]:
+                del self.shared[position]
+                self.free |= 1 << position
+        self.cpus += part.cpus
+        self.memory_mib += part.memory_mib
+        self.alone = any(held.part.alone for held in self.holds.values())
+        if not self.holds:
+            self.cpus, self.memory_mib = self.node.cpus, self.node.memory_mib
 
-    def _choose(self, asked: Resources) -> list[Gpu]:
-        """All GPUs of a whole node; else of one model if any has enough, scarcest model first."""
-        if asked.exclusive:
-            return sorted((gpu for gpus in self.free.values() for gpu in gpus), key=_gpu_order)
-        if asked.gpus_per_node == 0:
-            return []
-        models = usable_models(self.node, asked)
-        piles = [gpus for model, gpus in self.free.items() if model in models]
-        enough = [pile for pile in piles if len(pile) >= asked.gpus_per_node]
-        if enough:
-            pile = min(enough, key=lambda gpus: (len(gpus), _gpu_order(gpus[0])))
-        else:
-            pile = [gpu for gpus in piles for gpu in gpus]
-        return sorted(pile, key=_gpu_order)[: asked.gpus_per_node]
+    def _rest_fits(self, asked: Resources, moment: float) -> bool:
+        """CPUs and memory at a moment."""
+        cpus, memory_mib, left = self.cpus, self.memory_mib, len(self.holds)
+        for held in self.holds.values():
+            if held.end <= moment:
+                cpus += held.part.cpus
+                memory_mib += held.part.memory_mib
+                left -= 1
+        if not left:
+            cpus, memory_mib = self.node.cpus, self.node.memory_mib
+        for held in self.booked:
+            if held.start <= moment < held.end:
+                cpus -= held.part.cpus
+                memory_mib -= held.part.memory_mib
+        return cpus >= asked.cpus and (asked.memory_mib is None or memory_mib >= asked.memory_mib)
+
+    def _shard_place(self, asked: Resources, mask: int, start: float, until: float) -> int | None:
+        """The shared GPU with the least room that is enough: whole GPUs stay whole."""
+        whole, taken = 0, dict.fromkeys(range(len(self.gpus)), 0)
+        for held in (*self.holds.values(), *self.booked):
+            if held.end > start and held.start < until:
+                whole |= held.part.gpus
+                for position, shards in held.part.shards:
+                    taken[position] += shards
+        places = [
+            (gpu.shards - taken[position], position)
+            for position, gpu in enumerate(self.gpus)
+            if mask >> position & 1
+            and not whole >> position & 1
+            and gpu.shards - taken[position] >= asked.shards
+        ]
+        return min(places)[1] if places else None
+
+    def _pick(self, bits: int, number: int, start: float) -> int:
+        """GPUs of one model if any has enough, the scarcest; then of one NVLink domain."""
+        pile = _tightest([mask & bits for mask in self.models.values()], number) or bits
+        domains: dict[int, int] = {}
+        for position in _positions(pile):
+            domain = self.gpus[position].domain
+            domains[domain] = domains.get(domain, 0) | 1 << position
+        near = _tightest(list(domains.values()), number)
+        if near is not None:
+            return self._first(near, number, start)
+        picked = 0
+        for group in sorted(domains.values(), key=lambda bits: (-bits.bit_count(), bits)):
+            picked |= self._first(group, min(number - picked.bit_count(), group.bit_count()), start)
+        return picked
+
+    def _first(self, bits: int, number: int, start: float) -> int:
+        """The lowest indices now; later on those that are free last, the others stay for now."""
+        freed = {
+            position: held.end
+            for held in self.holds.values()
+            if start != NOW
+            for position in _positions(held.part.touches() & bits)
+        }
+        order = sorted(_positions(bits), key=lambda at: (-freed.get(at, NOW), at))
+        return sum(1 << position for position in order[:number])
+
+
+def is_open(closed: Spans, start: float, until: float) -> bool:
+    """Whether none of these times overlaps."""
+    return all(until <= begins or ends <= start for begins, ends in closed)
+
+
+def _positions(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def _tightest(piles: list[int], number: int) -> int | None:
+    """The smallest that has enough, of equal ones that with the lowest index."""
+    enough = [(pile.bit_count(), pile & -pile, pile) for pile in piles]
+    return min((one for one in enough if one[0] >= number), default=(0, 0, None))[2]
+
+
+def _by_end(held: Hold) -> tuple[float, int]:
+    return held.end, held.job_id
 
 
 def _gpu_order(gpu: Gpu) -> tuple[int, str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from jobs.bands import Band
 from jobs.lifecycle import Reason
+from jobs.scheduler.fairshare import Association, Member, Project
+from jobs.scheduler.limits import Quota, Usage
+from jobs.scheduler.policy import Policy
 from jobs.spec import Resources
 
 
@@ -26,15 +30,20 @@ class DependencyState(StrEnum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU; `job_id` is who holds it."""
+    """One GPU, or one MIG instance of one."""
 
     uuid: str
     index: int
     model: str
     memory_mib: int
     job_id: int | None = None
+    """Who holds the whole of it."""
     shards: int = 0
     """Into how many equal parts it is divided for jobs that ask for parts; 0 where not allowed."""
+    sharers: tuple[tuple[int, int], ...] = ()
+    """Who holds parts of it: (job id, shards)."""
+    domain: int = 0
+    """GPUs of one NVLink domain of the node have the same number."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class Node:
     jobs: tuple[int, ...] = ()
     exclusive: bool = False
     """A job that asked for the whole node runs here."""
+    switches: tuple[str, ...] = ()
+    """From its leaf switch up; empty where not known."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +90,35 @@ class Pending:
     array_id: int | None = None
     array_limit: int | None = None
     array_index: int | None = None
+    project_id: int = 0
+    user_id: int = 0
+    band: Band = Band.BATCH
+    nice: int = 0
+    """The admin's, -1000 to 1000: the higher, the later."""
+    eligible_at: datetime | None = None
+    """Since when nothing of its own keeps it back; None: since it was submitted."""
+    expected_s: float | None = None
+    """How long it will run as far as its history tells; None: its whole walltime."""
+    reservations: frozenset[int] = frozenset()
+    """The reservations of nodes that it may use."""
+    claimed_at: datetime | None = None
+    """When others were told to make room for it: it goes before all until it starts."""
+    spread_s: tuple[float, float] | None = None
+    """Within what: the shortest and the longest that is likely."""
 
     @property
     def label(self) -> str:
         """What people call it."""
         return label(self.id, self.array_id, self.array_index)
+
+    @property
+    def association(self) -> Association:
+        return self.project_id, self.user_id
+
+    @property
+    def gpus(self) -> float:
+        """In all."""
+        return self.resources.gpus
 
 
 @dataclass(frozen=True)
@@ -101,11 +136,39 @@ class Running:
     cpus_per_node: int = 0
     memory_mib_per_node: int = 0
     array_index: int | None = None
+    project_id: int = 0
+    user_id: int = 0
+    band: Band = Band.BATCH
+    expected_end: datetime | None = None
+    """When it ends as far as its history tells; None: at `ends_by`."""
+    early_end: datetime | None = None
+    """The earliest end that is likely."""
+    gpus: float = 0.0
+    """In all; parts as fractions."""
+    started_at: datetime | None = None
+    """None: just now, so that nobody preempts it."""
+    saved_at: datetime | None = None
+    """When its last checkpoint was written; None: it has none."""
+    preemptions: int = 0
+    """How often in a row it was preempted before this run."""
+    leaving: bool = False
+    """It has been told to stop; then `ends_by` is when it will be gone at the latest."""
 
     @property
     def label(self) -> str:
         """What people call it."""
         return label(self.id, self.array_id, self.array_index)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes that an admin keeps for somebody, or for maintenance, for a time."""
+
+    id: int
+    name: str
+    start: datetime
+    end: datetime
+    node_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -115,6 +178,17 @@ class Snapshot:
     nodes: tuple[Node, ...]
     pending: tuple[Pending, ...]
     running: tuple[Running, ...] = ()
+    projects: tuple[Project, ...] = ()
+    members: tuple[Member, ...] = ()
+    usage: tuple[tuple[Association, float], ...] = ()
+    """Weighted GPU-seconds, decayed to this moment."""
+    quotas: tuple[Quota, ...] = ()
+    lends: frozenset[int | None] = frozenset()
+    """Projects whose children lend to each other; None stands for the top of the tree."""
+    quota_usage: Usage | None = None
+    """What counts against the quotas; needed where there are any."""
+    reservations: tuple[Reservation, ...] = ()
+    policy: Policy = field(default_factory=Policy)
 
 
 @dataclass(frozen=True)
@@ -125,6 +199,8 @@ class Placement:
     gpu_uuids: tuple[str, ...]
     cpus: int
     memory_mib: int
+    shards: int = 0
+    """How many parts of its one GPU; 0: whole GPUs."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +212,32 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Preempted:
+    """A running job that has to make room for a waiting one."""
+
+    job_id: int
+    for_id: int
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a job waits: the word, and a sentence that names the blocker and what would help."""
 
     reason: Reason
     detail: str
+    more: tuple[str, ...] = ()
+    """What else is in its way now, a sentence each."""
+    ahead: int = 0
+    """How many wait in its partition before it."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """When a job is expected to start if nobody else comes, and within what."""
+
+    at: datetime
+    early: datetime
+    late: datetime
 
 
 @dataclass(frozen=True)
@@ -151,3 +248,7 @@ class Plan:
     explanations: dict[int, Explanation]
     expired: tuple[int, ...] = ()
     """Jobs that can no longer end before their deadline."""
+    preempted: tuple[Preempted, ...] = ()
+    """Who is to be told to stop."""
+    estimates: dict[int, Estimate] = field(default_factory=dict)
+    """By job id, for every job that may start without anybody's doing."""

@@ -61,6 +61,9 @@ class Counter:
         """Of GPU-hours: what has been used and not only charged."""
 
 
+Mark = tuple[list[tuple[Counter, int]], int]
+
+
 class Group:
     """The counters that jobs of one project, user and band are counted in."""
 
@@ -137,6 +140,47 @@ class Tally:
             if counter.taken + asked > counter.limit:
                 return BORROWS
         return FITS
+
+    def mark(self) -> Mark:
+        """What is counted now, for `reset`."""
+        return [(counter, counter.taken) for counter in self._counters.values()], len(self._charged)
+
+    def reset(self, mark: Mark) -> None:
+        """Count again what was counted then."""
+        taken, charged = mark
+        for counter in self._counters.values():
+            counter.taken = 0
+        for counter, number in taken:
+            counter.taken = number
+        del self._charged[charged:]
+
+    def limits(self, group: int) -> tuple[int, ...]:
+        """All that `check` may tell to be in the way of this group's jobs."""
+        mine = self._groups[group]
+        return tuple(counter.index for counter in (*mine.jobs, *mine.gpus, *mine.micros))
+
+    def owes(self, debtor: int, creditor: int, gpus: float) -> bool:
+        """Whether a project of the one group runs on what the other has a right to.
+
+        Somewhere on their ways up they are lenders to each other, the one beyond its guarantee,
+        the other within its own even with so many GPUs more.
+        """
+        asked = parts(gpus)
+        over = {
+            self._parent(counter): counter
+            for counter in self._groups[debtor].guarantees
+            if counter.taken > counter.limit
+        }
+        return any(
+            self._parent(mine) in over
+            and over[self._parent(mine)] is not mine
+            and mine.taken + asked <= mine.limit
+            for mine in self._groups[creditor].guarantees
+        )
+
+    def _parent(self, counter: Counter) -> int | None:
+        project_id = counter.rule.project_id
+        return None if project_id is None else self.tree.projects[project_id].parent_id
 
     def add(self, group: int, gpus: float, gpu_seconds: float) -> None:
         """A job starts, and is charged with its whole walltime."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from jobs.scheduler.fit import count, memory, shards
+from jobs.scheduler.fit import shards
+from jobs.scheduler.words import count, memory
 from jobs.spec import Array, Dependency, JobSpec, Resources
 from jobs.spec_json import from_dict
 

@@ -9,7 +9,8 @@ from jobs.bands import Band
 from jobs.scheduler.fit import could_hold, gpu_count
 from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
-from jobs.spec import JobSpec
+from jobs.scheduler.snapshot import Node
+from jobs.spec import JobSpec, Resources
 from portal.models import Gpu, Job, Partition, User
 from portal.queries import partitions, rights, snapshot
 
@@ -63,8 +64,13 @@ def outlook(*, owner: User, spec: JobSpec, partition: Partition, now: datetime) 
         could=len(able),
         down=len(able) - len(up),
         gpus=sum(gpu_count(node, spec.resources) for node in able) if spec.resources.gpus else 0,
-        free_gpus=sum(Room(node).free_gpus(spec.resources) for node in up),
+        free_gpus=sum(_free_gpus(node, spec.resources) for node in up),
     )
+
+
+def _free_gpus(node: Node, asked: Resources) -> int:
+    room = Room(node)
+    return (room.free & room.mask(asked)).bit_count()
 
 
 def choices(*, user: User) -> tuple[list[str], list[str]]:

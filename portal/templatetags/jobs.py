@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.fit import count, listed
+from jobs.scheduler.words import count, listed
 from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter

@@ -9,7 +9,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from jobs.scheduler.fit import count
+from jobs.scheduler.words import count
 from portal.actions.cancel import Cancelled, cancel_array
 from portal.actions.hold import hold_array, release_array
 from portal.models import Job

@@ -14,7 +14,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from jobs.scheduler.fit import count
+from jobs.scheduler.words import count
 from portal.actions import nodes as actions
 from portal.actions import practice
 from portal.actions.down import NodeAnswers, declare_off

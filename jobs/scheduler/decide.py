@@ -1,0 +1,124 @@
+"""Who starts now: the heart of a pass.
+
+Jobs are taken in their order. One that fits starts, unless that would delay what a job before it
+is promised. One that does not fit is promised the first moment at which it surely will, as long
+as promises are left (EASY backfill, Lifka 1995, for more than the first job, and in time exact to
+the GPU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs.scheduler.policy import Backfill, Policy
+from jobs.scheduler.pool import Pool, Shape
+from jobs.scheduler.preempt import Preemption
+from jobs.scheduler.snapshot import Pending, Preempted, Start
+from jobs.scheduler.tally import BORROWS, FITS, Tally
+
+
+@dataclass(slots=True)
+class Decided:
+    """What became of the jobs that nothing of their own keeps back, each in their order."""
+
+    starts: list[Start] = field(default_factory=list)
+    started: list[Pending] = field(default_factory=list)
+    waiting: list[Pending] = field(default_factory=list)
+    """For room."""
+    limited: list[Pending] = field(default_factory=list)
+    """For a quota, whether or not there is room."""
+    preempted: list[Preempted] = field(default_factory=list)
+
+
+class Pass:
+    """One walk along the queue: `consider` each job in its order, then `finish`."""
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        tally: Tally,
+        policy: Policy,
+        now: float,
+        preemption: Preemption | None = None,
+    ) -> None:
+        self._pools = pools
+        self._tally = tally
+        self._policy = policy
+        self._now = now
+        self._preemption = preemption
+        self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
+        self._borrowing: list[Pending] = []
+        self.decided = Decided()
+
+    def consider(self, job: Pending) -> bool:
+        """Start it, or promise it a time, or leave it waiting; whether it starts."""
+        verdict = self._check(job)
+        if verdict == BORROWS:
+            # On what others do not use: after all who are within their own.
+            self._borrowing.append(job)
+            return False
+        return self._serve(job, verdict)
+
+    def finish(self) -> Decided:
+        """Serve those who would have to borrow."""
+        for job in self._borrowing:
+            self._serve(job, self._check(job))
+        return self.decided
+
+    def _check(self, job: Pending) -> int:
+        return self._tally.check(self._group(job), job.gpus, job.gpus * job.walltime_s)
+
+    def _group(self, job: Pending) -> int:
+        return self._tally.group(job.project_id, job.user_id, job.band)
+
+    def _serve(self, job: Pending, verdict: int) -> bool:
+        pool = self._pools[job.partition]
+        shape = pool.shape_of(job)
+        if verdict not in (FITS, BORROWS):
+            # What is missing may be lent out.
+            self._preempt(job, pool, shape)
+            self.decided.limited.append(job)
+            return False
+        if self._start(job, pool, shape):
+            return True
+        self.decided.waiting.append(job)
+        if self._blocked[job.partition] < self._policy.reservations:
+            self._promise(job, pool, shape)
+        self._blocked[job.partition] += 1
+        promise = pool.promises.get(job.id)
+        if promise is None or promise.at > self._now + self._policy.grace_s + 1:
+            self._preempt(job, pool, shape)
+        return False
+
+    def _preempt(self, job: Pending, pool: Pool, shape: Shape) -> None:
+        """Make others leave for it, if that helps, and keep their place for it."""
+        if self._preemption is None:
+            return
+        old = pool.withdraw(job.id)
+        victims = self._preemption.make_room(
+            job, self._group(job), pool, shape, float(job.walltime_s)
+        )
+        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims]
+        if victims:
+            pool.promise(job.id, shape, job.walltime_s, self._now)
+        elif old is not None:
+            pool.give(old)
+
+    def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
+        if self._blocked[job.partition] and self._policy.backfill is Backfill.NONE:
+            return False
+        length = float(job.walltime_s)
+        elsewhere = self._policy.backfill is not Backfill.EASY
+        site = pool.find(shape, length, self._now, elsewhere)
+        if site is None:
+            return False
+        placements = pool.start(job.id, site, self._now + length)
+        self._tally.add(self._group(job), job.gpus, job.gpus * length)
+        self.decided.starts.append(Start(job.id, placements))
+        self.decided.started.append(job)
+        return True
+
+    def _promise(self, job: Pending, pool: Pool, shape: Shape) -> None:
+        if self._policy.backfill in (Backfill.RESERVING, Backfill.EASY):
+            pool.promise(job.id, shape, job.walltime_s, self._now)

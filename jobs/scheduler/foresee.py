@@ -1,0 +1,154 @@
+"""When each job that can start is expected to, with the spread of that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from jobs.bands import Band
+from jobs.scheduler.forecast import Forecast
+from jobs.scheduler.lines import Coming, Counted
+from jobs.scheduler.pool import Pool
+from jobs.scheduler.snapshot import DependencyState, Estimate, Pending, Running, Snapshot
+from jobs.scheduler.tally import Tally
+
+_NOBODY = -1
+"""A project that has no limits."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long jobs are taken to run in one forecast."""
+
+    pending: Callable[[Pending], float]
+    running: Callable[[Running], datetime]
+
+
+EARLY = Lengths(
+    lambda job: job.spread_s[0] if job.spread_s else _expected(job),
+    lambda job: job.early_end or job.expected_end or job.ends_by,
+)
+EXPECTED = Lengths(lambda job: _expected(job), lambda job: job.expected_end or job.ends_by)
+LATE = Lengths(lambda job: job.walltime_s, lambda job: job.ends_by)
+"""Every job uses its whole time limit."""
+
+
+def _expected(job: Pending) -> float:
+    return job.walltime_s if job.expected_s is None else job.expected_s
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What forecasts are made from: the state after what this plan starts."""
+
+    snapshot: Snapshot
+    pools: Mapping[str, Pool]
+    tally: Tally
+    waiting: Sequence[Pending]
+    """All that can start without anybody's doing, in their order."""
+    started: Sequence[Pending]
+    """Those that this plan starts."""
+    now: datetime
+
+    def expected(self) -> dict[int, datetime]:
+        """By job id: when it is expected to start."""
+        return {job_id: self._moment(at) for job_id, at in self._play(EXPECTED).items()}
+
+    def estimates(self) -> dict[int, Estimate]:
+        """By job id; for those whose start cannot be told there is none."""
+        expected = self._play(EXPECTED)
+        told = any(job.spread_s or job.expected_s is not None for job in self.waiting)
+        told = told or any(job.expected_end for job in self.snapshot.running)
+        # Where there is no history, all three are the same.
+        early, late = (self._play(EARLY), self._play(LATE)) if told else (expected, expected)
+        return {
+            job_id: Estimate(
+                at=self._moment(at),
+                early=self._moment(min(early.get(job_id, at), at)),
+                late=self._moment(max(late.get(job_id, at), at)),
+            )
+            for job_id, at in expected.items()
+        }
+
+    def _moment(self, at: float) -> datetime:
+        return datetime.fromtimestamp(at, self.now.tzinfo)
+
+    def _play(self, lengths: Lengths) -> dict[int, float]:
+        mark = self.tally.mark()
+        now = self.now.timestamp()
+        forecast = Forecast(self.pools, self.tally, now)
+        for job in self.snapshot.running:
+            forecast.runs(job.id, lengths.running(job).timestamp(), self._holdings.get(job.id))
+        for begun in self.started:
+            forecast.runs(begun.id, now + lengths.pending(begun), self._counted(begun))
+        for rank, waits in enumerate(self.waiting):
+            after = self._unfinished(waits)
+            if after is not None:
+                forecast.comes(self._coming(waits, rank, lengths.pending(waits)), after)
+        found = forecast.play()
+        self.tally.reset(mark)
+        return found
+
+    def _coming(self, job: Pending, rank: int, runs_s: float) -> Coming:
+        return Coming(
+            id=job.id,
+            rank=rank,
+            partition=job.partition,
+            shape=self.pools[job.partition].shape_of(job),
+            counted=self._counted(job),
+            runs_s=max(1.0, runs_s),
+            ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,
+        )
+
+    def _counted(self, job: Pending) -> Counted:
+        array = None
+        if job.array_id is not None and job.array_limit is not None:
+            array = job.array_id, job.array_limit
+        group = self.tally.group(job.project_id, job.user_id, job.band)
+        return Counted(group, job.gpus, job.gpus * job.walltime_s, array)
+
+    @cached_property
+    def _holdings(self) -> dict[int, Counted]:
+        """How the jobs that run are counted."""
+        limits = {job.array_id: job.array_limit for job in self.snapshot.pending}
+        arrays = {
+            job.id: (job.array_id, limit)
+            for job in self.snapshot.running
+            if job.array_id is not None and (limit := limits.get(job.array_id)) is not None
+        }
+        usage = self.snapshot.quota_usage
+        nobody = self.tally.group(_NOBODY, _NOBODY, Band.BEST_EFFORT)
+        found = {job_id: Counted(nobody, 0, 0, array) for job_id, array in arrays.items()}
+        for held in usage.running if usage else ():
+            asked = held.demand
+            group = self.tally.group(asked.project_id, asked.user_id, asked.band)
+            left = held.seconds_left(self.now) * asked.gpus
+            found[asked.job_id] = Counted(group, asked.gpus, left, arrays.get(asked.job_id))
+        return found
+
+    def _unfinished(self, job: Pending) -> set[int] | None:
+        """Who has to end before; None if it cannot be told when."""
+        if job.dependency is not DependencyState.WAITING:
+            return set()
+        after = {one for other in job.waits_for for one in self._meant.get(other, (other,))}
+        return after if after and after <= self._known else None
+
+    @cached_property
+    def _known(self) -> set[int]:
+        jobs: tuple[Pending | Running, ...] = (
+            *self.snapshot.running, *self.started, *self.waiting
+        )  # fmt: skip
+        return {job.id for job in jobs}
+
+    @cached_property
+    def _meant(self) -> dict[int, set[int]]:
+        """An array's id stands for all of its tasks."""
+        found: dict[int, set[int]] = defaultdict(set)
+        jobs: tuple[Pending | Running, ...] = (*self.snapshot.running, *self.snapshot.pending)
+        for job in jobs:
+            if job.array_id is not None:
+                found[job.array_id].add(job.id)
+        return found

@@ -1,0 +1,70 @@
+"""What an admin decides about deciding. The defaults are those of a new lab."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from jobs.bands import Band
+from jobs.scheduler.priority import PriorityWeights
+
+
+class Order(StrEnum):
+    """Who goes first within a band."""
+
+    PRIORITY = "priority"
+    """Fair share, age, size and the admin's nice value."""
+    SUBMISSION = "submission"
+    """First come, first served."""
+    SHORTEST = "shortest"
+    """The shortest expected run time first."""
+    LEAST_SERVICE = "least-service"
+    """The least expected service first: GPUs x expected seconds."""
+    RESPONSE_RATIO = "response-ratio"
+    """The longest wait for the shortest expected run first: nobody waits for ever."""
+
+
+class Backfill(StrEnum):
+    """What may start while a job ahead of it waits for resources."""
+
+    NONE = "none"
+    """Nothing."""
+    RESERVING = "reserving"
+    """What ends before, or stays clear of, what those ahead are promised."""
+    EASY = "easy"
+    """As RESERVING, but each job is only tried where it would be if nothing was promised: the
+    rule of published simulations."""
+    GREEDY = "greedy"
+    """Whatever fits; large jobs may wait for ever."""
+
+
+BY_DEFAULT: Mapping[Band, frozenset[Band]] = {
+    band: frozenset({Band.BEST_EFFORT}) for band in Band if band is not Band.BEST_EFFORT
+}
+"""Best-effort work is for what nobody else wants now. That batch work gives way to production is
+for the admin to say."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How one cluster is scheduled."""
+
+    order: Order = Order.PRIORITY
+    backfill: Backfill = Backfill.RESERVING
+    reservations: int = 16
+    """How many waiting jobs of a partition are promised a time; at least one."""
+    preempts: Mapping[Band, frozenset[Band]] = field(default_factory=lambda: BY_DEFAULT)
+    """Whose jobs a band's jobs may preempt: lower bands only."""
+    grace_s: float = 60.0
+    """A victim's time from its signal to its end."""
+    min_run_s: float = 600.0
+    """Nobody is preempted before so long a run."""
+    max_preemptions: int = 3
+    """Who had to make room so often in a row is left alone."""
+    weights: PriorityWeights = field(default_factory=PriorityWeights)
+
+    def __post_init__(self) -> None:
+        for band, victims in self.preempts.items():
+            if any(victim.rank >= band.rank for victim in victims):
+                raise ValueError(f"{band} jobs may preempt lower bands only")

@@ -1,0 +1,258 @@
+"""One partition while a plan is being made: its nodes, and where a request fits among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jobs.scheduler.fit import could_hold
+from jobs.scheduler.room import NOW, Hold, Part, Room, Span, is_open
+from jobs.scheduler.snapshot import Node, Pending, Placement
+from jobs.scheduler.topology import Key, compact
+from jobs.spec import Resources
+
+Rooms = list[Room]
+Site = list[tuple[Room, Part]]
+"""Where a job would be: its part of each node, by the nodes' names."""
+_SOMEBODY = -1
+"""Holds a place while it is tried out."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """Equal requests are one class: what is found out about one holds for all."""
+
+    asked: Resources
+    able: Rooms
+    """Nodes that could hold a part of it, by name, whether or not they take jobs now."""
+    ready: Rooms
+    """Those that take jobs."""
+    masks: dict[int, int]
+    """By node id: the GPUs there that may serve it."""
+    closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
+    """By node id: when it is kept for others, or for nobody."""
+    fails_from: float = math.inf
+    """The shortest time for which it is known not to fit now. A pass only takes things away, and
+    what does not fit for an hour does not fit for longer."""
+
+    def fitting(self, until: float) -> Rooms:
+        """The nodes that can take its part now and keep it so long, whatever is promised."""
+        asked, masks, closed = self.asked, self.masks, self.closed
+        found = [room for room in self.ready if room.fits(asked, masks[room.node.id])]
+        if closed:
+            found = [r for r in found if is_open(closed.get(r.node.id, ()), -math.inf, until)]
+        return found
+
+    def fits(self, room: Room, start: float, until: float) -> bool:
+        """Whether the node can take its part then, beside what is promised."""
+        node_id = room.node.id
+        return room.fits_at(self.asked, self.masks[node_id], start, until) and (
+            node_id not in self.closed or is_open(self.closed[node_id], start, until)
+        )
+
+    def earliest(self, room: Room, length: float, now: float) -> float:
+        """When the node fits at the latest; infinity when that is not known."""
+        node_id = room.node.id
+        closed = self.closed.get(node_id, ())
+        return room.earliest(self.asked, self.masks[node_id], length, now, closed)
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """An admin's reservation of nodes: others may not use them meanwhile."""
+
+    id: int
+    name: str
+    start: float
+    end: float
+    node_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """From `at` on there is room for the job, if everybody keeps to the time limits."""
+
+    job_id: int
+    shape: Shape
+    at: float
+    length: float
+    site: Site
+
+    @property
+    def until(self) -> float:
+        return self.at + self.length
+
+
+@dataclass(slots=True)
+class Pool:
+    """The rooms of one partition, by name, and what is promised of them."""
+
+    rooms: Rooms
+    closures: tuple[Closure, ...] = ()
+    shapes: dict[tuple[Resources, frozenset[int]], Shape] = field(default_factory=dict)
+    promises: dict[int, Promise] = field(default_factory=dict)
+    """By job id, in the order in which they were given."""
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], closures: Iterable[Closure] = ()) -> Pool:
+        return cls(sorted(map(Room, nodes), key=_by_name), tuple(closures))
+
+    def begin(self) -> None:
+        """Another pass: what was promised in the last one, and found out, holds no more."""
+        for promise in list(self.promises.values()):
+            self.withdraw(promise.job_id)
+        for shape in self.shapes.values():
+            shape.fails_from = math.inf
+
+    def shape(self, asked: Resources, allowed: frozenset[int] = frozenset()) -> Shape:
+        """The class of this request, made when first asked for.
+
+        `allowed`: the reservations of nodes that the job may use.
+        """
+        found = self.shapes.get((asked, allowed))
+        if found is None:
+            able = [room for room in self.rooms if could_hold(room.node, asked)]
+            found = self.shapes[asked, allowed] = Shape(
+                asked=asked,
+                able=able,
+                ready=[room for room in able if not room.node.unavailable],
+                masks={room.node.id: room.mask(asked) for room in able},
+                closed=self._closed(allowed),
+            )
+        return found
+
+    def shape_of(self, job: Pending) -> Shape:
+        """That of a waiting job."""
+        return self.shape(job.resources, job.reservations)
+
+    def _closed(self, allowed: frozenset[int]) -> dict[int, tuple[Span, ...]]:
+        found: dict[int, list[Span]] = {}
+        for closure in self.closures:
+            if closure.id not in allowed:
+                for node_id in closure.node_ids:
+                    found.setdefault(node_id, []).append((closure.start, closure.end))
+        return {node_id: tuple(sorted(spans)) for node_id, spans in found.items()}
+
+    def find(self, shape: Shape, length: float, now: float, elsewhere: bool = True) -> Site | None:
+        """Where it fits best now, for so long that no promise is broken; None if it does not.
+
+        A promise may be kept on other nodes than first foreseen, but never later. Without
+        `elsewhere` only the place is looked at where it would be if nothing was promised.
+        """
+        if length >= shape.fails_from:
+            return None
+        until = now + length
+        fitting = shape.fitting(until)
+        chosen = choose(shape.asked, fitting)
+        if chosen is None:
+            shape.fails_from = length if shape.closed else 0
+            return None
+        if all(shape.fits(room, NOW, until) for room in chosen):
+            return _parts(shape, chosen, NOW, until)
+        site = _parts(shape, chosen, NOW, NOW)
+        if self._make_way(site, until):
+            return site
+        clear = None
+        if elsewhere:
+            beside = [room for room in fitting if shape.fits(room, NOW, until)]
+            clear = choose(shape.asked, beside)
+        if clear is None:
+            shape.fails_from = length
+            return None
+        return _parts(shape, clear, NOW, until)
+
+    def start(self, job_id: int, site: Site, until: float) -> tuple[Placement, ...]:
+        """Take it now; the first placement is rank 0."""
+        for room, part in site:
+            room.take(job_id, part, until)
+        return tuple(placement(room, part) for room, part in site)
+
+    def promise(self, job_id: int, shape: Shape, length: float, now: float) -> Promise | None:
+        """Keep the first site free at which it surely fits; None if that cannot be known."""
+        first = {room.node.id: shape.earliest(room, length, now) for room in shape.ready}
+        moments = sorted(at for at in first.values() if at < math.inf)
+        for at in dict.fromkeys(moments[shape.asked.nodes - 1 :]):
+            site = self._site_at(shape, at, length, first)
+            if site is not None:
+                found = Promise(job_id, shape, at, length, site)
+                self.give(found)
+                return found
+        return None
+
+    def _site_at(
+        self, shape: Shape, at: float, length: float, first: dict[int, float] | None = None
+    ) -> Site | None:
+        """Where it fits then. What is free long before is left to those who can use it."""
+        fitting = [
+            room
+            for room in shape.ready
+            if (first is None or first[room.node.id] <= at) and shape.fits(room, at, at + length)
+        ]
+        freed = {room.node.id: -room.freed_at(at) for room in fitting}
+        chosen = choose(shape.asked, fitting, lambda room: (freed[room.node.id], *room.snugness()))
+        return None if chosen is None else _parts(shape, chosen, at, at + length)
+
+    def _make_way(self, site: Site, until: float) -> bool:
+        """Keep the promises that stand in its way elsewhere, at their times, if that can be."""
+        ids = {held.job_id for room, _ in site for held in room.booked if held.start < until}
+        moved = [promise for job_id, promise in self.promises.items() if job_id in ids]
+        for room, part in site:
+            room.take(_SOMEBODY, part, until)
+        for promise in moved:
+            self.withdraw(promise.job_id)
+        given: list[Promise] = []
+        for promise in moved:
+            new = self._site_at(promise.shape, promise.at, promise.length)
+            if new is None:
+                break
+            given.append(Promise(promise.job_id, promise.shape, promise.at, promise.length, new))
+            self.give(given[-1])
+        if len(given) < len(moved):
+            for promise in given:
+                self.withdraw(promise.job_id)
+            for promise in moved:
+                self.give(promise)
+        for room, _ in site:
+            room.release(_SOMEBODY)
+        return len(given) == len(moved)
+
+    def give(self, promise: Promise) -> None:
+        """Keep it."""
+        self.promises[promise.job_id] = promise
+        for room, part in promise.site:
+            room.booked.append(Hold(promise.job_id, promise.until, part, promise.at))
+
+    def withdraw(self, job_id: int) -> Promise | None:
+        """Keep it no longer; None if there is none."""
+        promise = self.promises.pop(job_id, None)
+        for room, _ in promise.site if promise else ():
+            room.booked = [held for held in room.booked if held.job_id != job_id]
+        return promise
+
+
+def choose(asked: Resources, fitting: Sequence[Room], key: Key = Room.snugness) -> Rooms | None:
+    """The nodes to use of those that fit, by name; None if there are too few."""
+    if len(fitting) < asked.nodes:
+        return None
+    if asked.nodes == 1:
+        return [min(fitting, key=key)]
+    chosen = compact(fitting, asked.nodes, key, asked.max_switches)
+    return sorted(chosen, key=_by_name) if chosen else None
+
+
+def _parts(shape: Shape, rooms: Rooms, start: float, until: float) -> Site:
+    masks = shape.masks
+    return [(room, room.part(shape.asked, masks[room.node.id], start, until)) for room in rooms]
+
+
+def _by_name(room: Room) -> tuple[object, ...]:
+    return room.order
+
+
+def placement(room: Room, part: Part) -> Placement:
+    """A part of a node as the plan gives it."""
+    bits = part.touches()
+    uuids = tuple(gpu.uuid for at, gpu in enumerate(room.gpus) if bits >> at & 1)
+    shards = sum(shards for _, shards in part.shards)
+    return Placement(room.node.id, uuids, part.cpus, part.memory_mib, shards)

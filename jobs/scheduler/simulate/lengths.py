@@ -1,0 +1,94 @@
+"""How long a simulation's scheduler takes jobs to run: what it may know of each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from jobs.scheduler.predict import History, Prediction, Work
+from jobs.scheduler.simulate.workload import Trial
+
+Kin = int | str
+"""Jobs of which something else is expected when one of them has ended."""
+
+
+class Lengths(Protocol):
+    """In seconds, each no less than one."""
+
+    def limit(self, trial: Trial) -> float:
+        """What the job is taken to need at most, by all that is known now."""
+
+    def expected(self, trial: Trial) -> float:
+        """What it is expected to need: for the order."""
+
+    def kin(self, trial: Trial) -> Kin | None:
+        """None: nothing is learnt from others."""
+
+    def ended(self, trial: Trial, now: float) -> None:
+        """It has ended: that is history from now on."""
+
+
+class TrueLengths:
+    """Everything is known in advance: no scheduler can be told so much."""
+
+    def limit(self, trial: Trial) -> float:
+        return max(1, trial.run_s)
+
+    def expected(self, trial: Trial) -> float:
+        return max(1, trial.run_s)
+
+    def kin(self, trial: Trial) -> Kin | None:
+        return None
+
+    def ended(self, trial: Trial, now: float) -> None:
+        """Nothing is learnt."""
+
+
+class Requested(TrueLengths):
+    """What users asked for, and no more than that. Needs `Trial.request_s` of every job."""
+
+    def limit(self, trial: Trial) -> float:
+        return max(1, trial.request_s or 0)
+
+    def expected(self, trial: Trial) -> float:
+        return self.limit(trial)
+
+
+class Predicted:
+    """What the jobs that have ended by then tell, and nothing before the first has."""
+
+    def __init__(self) -> None:
+        self._history = History()
+
+    def limit(self, trial: Trial) -> float:
+        return max(1.0, self._prediction(trial).expected_s)
+
+    def expected(self, trial: Trial) -> float:
+        return max(1.0, self._prediction(trial).typical_s)
+
+    def kin(self, trial: Trial) -> Kin | None:
+        # The history of its user, and where there are no users that of its project, says most.
+        return trial.user_id or f"project {trial.project_id}"
+
+    def ended(self, trial: Trial, now: float) -> None:
+        self._history.observe(_work(trial), trial.run_s, datetime.fromtimestamp(now, UTC))
+
+    def _prediction(self, trial: Trial) -> Prediction:
+        return self._history.predict(_work(trial))
+
+
+class Within(Predicted):
+    """What is expected is predicted; what a job may need at most is what its user asked for."""
+
+    def limit(self, trial: Trial) -> float:
+        return max(1, trial.request_s or 0)
+
+
+def _work(trial: Trial) -> Work:
+    return Work(
+        user=str(trial.user_id or ""),
+        project=str(trial.project_id or ""),
+        name=trial.name,
+        gpus=trial.gpus,
+        walltime_s=trial.request_s,
+    )

@@ -1,0 +1,155 @@
+"""What came out of a simulation, in figures; `docs/simulate.md` says what each means."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, fsum
+
+from jobs.scheduler.simulate.run import Run, Simulation
+from jobs.scheduler.simulate.workload import GPUS_PER_NODE
+
+SHORT_S = 10.0
+"""Shorter jobs count as being so long, lest they decide everything: the bounded slowdown."""
+
+
+@dataclass(frozen=True)
+class ProjectFigures:
+    """How one project fared."""
+
+    jobs: int
+    mean_wait_s: float
+    p99_wait_s: float
+    speed: float
+    """The mean, over its jobs, of the share of its time in the system that a job ran."""
+    slowdown: float
+    """The mean over its jobs of the bounded slowdown."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All of them, of one policy over one workload."""
+
+    jobs: int
+    mean_wait_s: float
+    median_wait_s: float
+    p99_wait_s: float
+    max_wait_s: float
+    mean_completion_s: float
+    median_completion_s: float
+    p99_completion_s: float
+    mean_wait_gang_s: float
+    """Of jobs of more than one node."""
+    p99_wait_gang_s: float
+    mean_slowdown: float
+    fairness: float
+    """Jain's index over the projects' speeds."""
+    slowest_project_speed: float
+    fairness_of_slowdown: float
+    """Jain's index over the projects' mean bounded slowdowns."""
+    allocated_share: float
+    """Of all GPU time until the last job was submitted."""
+    preemptions: int
+    lost_gpu_hours: float
+    makespan_s: float
+    passes: int
+    mean_pass_s: float
+    max_pass_s: float
+    projects: dict[str, ProjectFigures]
+
+
+def figures(simulation: Simulation) -> Figures:
+    """Of a simulation that has been played."""
+    runs = list(simulation.runs.values())
+    waits = [run.wait_s for run in runs]
+    times = [run.end_s - run.trial.submit_s for run in runs]
+    gangs = [run.wait_s for run in runs if run.trial.gpus > GPUS_PER_NODE]
+    projects = _projects(simulation)
+    speeds = [project.speed for project in projects.values()]
+    return Figures(
+        jobs=len(runs),
+        mean_wait_s=mean(waits),
+        median_wait_s=quantile(waits, 0.5),
+        p99_wait_s=quantile(waits, 0.99),
+        max_wait_s=max(waits, default=0.0),
+        mean_completion_s=mean(times),
+        median_completion_s=quantile(times, 0.5),
+        p99_completion_s=quantile(times, 0.99),
+        mean_wait_gang_s=mean(gangs),
+        p99_wait_gang_s=quantile(gangs, 0.99),
+        mean_slowdown=mean([_slowdown(run) for run in runs]),
+        fairness=jain(speeds),
+        slowest_project_speed=min(speeds, default=0.0),
+        fairness_of_slowdown=jain([project.slowdown for project in projects.values()]),
+        allocated_share=_allocated(simulation),
+        preemptions=sum(run.preemptions for run in runs),
+        lost_gpu_hours=fsum(run.lost_s * run.trial.gpus for run in runs) / 3600,
+        makespan_s=max((run.end_s for run in runs), default=0.0),
+        passes=len(simulation.pass_s),
+        mean_pass_s=mean(simulation.pass_s),
+        max_pass_s=max(simulation.pass_s, default=0.0),
+        projects=projects,
+    )
+
+
+def _projects(simulation: Simulation) -> dict[str, ProjectFigures]:
+    names = {project.id: project.name for project in simulation.workload.projects}
+    found: dict[int, list[Run]] = defaultdict(list)
+    for run in simulation.runs.values():
+        found[run.trial.project_id].append(run)
+    return {names.get(number, str(number)): _project(found[number]) for number in sorted(found)}
+
+
+def _project(runs: Sequence[Run]) -> ProjectFigures:
+    waits = [run.wait_s for run in runs]
+    slowdowns = [_slowdown(run) for run in runs]
+    return ProjectFigures(
+        jobs=len(runs),
+        mean_wait_s=mean(waits),
+        p99_wait_s=quantile(waits, 0.99),
+        speed=mean([1 / slowdown for slowdown in slowdowns]),
+        slowdown=mean(slowdowns),
+    )
+
+
+def _slowdown(run: Run) -> float:
+    work_s = max(1.0, run.trial.run_s)
+    time_s = run.end_s - run.trial.submit_s
+    return max(1.0, time_s / max(work_s, SHORT_S))
+
+
+def _allocated(simulation: Simulation) -> float:
+    trials = simulation.workload.jobs
+    if not trials:
+        return 0.0
+    submits = [trial.submit_s for trial in trials]
+    gpus = sum(len(node.gpus) for node in simulation.workload.nodes)
+    total = gpus * (max(submits) - min(submits))
+    held = fsum(run.timely_s * run.trial.gpus for run in simulation.runs.values())
+    return held / total if total else 0.0
+
+
+def jain(values: Sequence[float]) -> float:
+    """(sum x)^2 / (n sum x^2): 1 where all are equal, 1/n where one has everything.
+
+    Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource
+    allocation in shared computer systems, DEC-TR-301, 1984.
+    """
+    squares = fsum(value * value for value in values)
+    return fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 of nothing."""
+    return fsum(values) / len(values) if values else 0.0
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """Between two neighbours in proportion, as numpy does; 0 of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return 0.0
+    at = share * (len(ordered) - 1)
+    low, high = ordered[int(at)], ordered[ceil(at)]
+    return low + (high - low) * (at - int(at))

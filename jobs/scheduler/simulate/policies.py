@@ -1,0 +1,204 @@
+"""What a simulation may be asked to try: policies by name, or from a file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.simulate.lengths import Lengths, Predicted, Requested, TrueLengths, Within
+
+
+class Known(StrEnum):
+    """What the scheduler is told of how long jobs run."""
+
+    TRUE = "true"
+    """Their real run times, in advance."""
+    REQUESTED = "requested"
+    """Their users' time limits."""
+    PREDICTED = "predicted"
+    """What the history foretells, within the time limits where there are any."""
+    WITHIN = "predicted-within-requested"
+    """The order by what is foretold; the time limits for everything that is promised."""
+
+
+class Walls(StrEnum):
+    """What the parts of the cluster are to each other."""
+
+    HARD = "hard"
+    """Partitions of their own: nobody runs elsewhere."""
+    LENT = "lent"
+    """One pool; each has its own GPUs as a guarantee and may use what the others leave idle."""
+    POOL = "pool"
+    """One pool for all, without guarantees."""
+
+
+class PolicyError(ValueError):
+    """A policy that is not known, or a file with something wrong in it."""
+
+
+_LENGTHS: dict[Known, Callable[[], Lengths]] = {
+    Known.TRUE: TrueLengths,
+    Known.REQUESTED: Requested,
+    Known.PREDICTED: Predicted,
+    Known.WITHIN: Within,
+}
+
+
+@dataclass(frozen=True)
+class SimPolicy:
+    """How the cluster of a simulation is scheduled, and what its scheduler knows."""
+
+    name: str
+    policy: Policy = field(default_factory=Policy)
+    lengths: Known = Known.PREDICTED
+    walls: Walls = Walls.HARD
+    about: str = ""
+
+    def start_lengths(self) -> Lengths:
+        """Of a new simulation: nothing has been learnt yet."""
+        return _LENGTHS[self.lengths]()
+
+
+def _plain(order: Order, backfill: Backfill = Backfill.NONE) -> Policy:
+    return Policy(order, backfill, reservations=1, grace_s=0.0, min_run_s=0.0)
+
+
+_CARREL = Policy(Order.RESPONSE_RATIO, grace_s=0.0)
+
+NAMED: dict[str, SimPolicy] = {
+    policy.name: policy
+    for policy in (
+        SimPolicy(
+            "fifo", _plain(Order.SUBMISSION), Known.TRUE,
+            about="first come, first served; nobody passes",
+        ),
+        SimPolicy(
+            "sjf", _plain(Order.SHORTEST), Known.TRUE,
+            about="the shortest first; nobody passes the first that does not fit",
+        ),
+        SimPolicy(
+            "qssf", _plain(Order.LEAST_SERVICE), Known.TRUE,
+            about="the least GPUs x run time first; nobody passes",
+        ),
+        SimPolicy(
+            "easy", _plain(Order.SUBMISSION, Backfill.EASY), Known.TRUE,
+            about="first come, first served, with EASY backfill: the first is promised a time",
+        ),
+        SimPolicy(
+            "skip", _plain(Order.SUBMISSION, Backfill.GREEDY), Known.TRUE,
+            about="first come, first served, and whatever fits passes",
+        ),
+        SimPolicy(
+            "carrel", _CARREL,
+            about="the longest wait for the shortest expected run first; several are promised",
+        ),
+    )
+}  # fmt: skip
+
+
+def find_policy(text: str) -> SimPolicy:
+    """By its name, or from the file of that name. Raises `PolicyError`."""
+    if text in NAMED:
+        return NAMED[text]
+    path = Path(text)
+    if path.suffix == ".toml" or path.exists():
+        return read_policy(path)
+    raise PolicyError(f"no policy {text!r}: there are {', '.join(NAMED)}, and files in TOML")
+
+
+def read_policy(path: Path) -> SimPolicy:
+    """A file that says in what a policy differs from a named one. Raises `PolicyError`."""
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PolicyError(f"{path}: is no TOML: {error}") from error
+    return _Reader(str(path), said).policy(path.stem)
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+_CHOICES = ("order", "backfill", "lengths", "walls")
+_NUMBERS: dict[str, tuple[type, float]] = {
+    "reservations": (int, 1),
+    "grace_s": (float, 0),
+    "min_run_s": (float, 0),
+    "max_preemptions": (int, 0),
+}
+"""What each is, and the least it may be."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    file: str
+    said: dict[str, Any]
+
+    def policy(self, name: str) -> SimPolicy:
+        known = ("base", "name", *_CHOICES, *_NUMBERS, "weights")
+        self._check_keys(self.said, known, "")
+        base = NAMED[self._choice("base", NAMED)] if "base" in self.said else NAMED["carrel"]
+        own: dict[str, Any] = {key: self._number(key) for key in _NUMBERS if key in self.said}
+        if "weights" in self.said:
+            own["weights"] = self._weights(base.policy)
+        policy = replace(
+            base.policy,
+            order=self._chosen("order", Order, base.policy.order),
+            backfill=self._chosen("backfill", Backfill, base.policy.backfill),
+            **own,
+        )
+        return SimPolicy(
+            self._text("name", name),
+            policy,
+            self._chosen("lengths", Known, base.lengths),
+            self._chosen("walls", Walls, base.walls),
+            f"as in {self.file}",
+        )
+
+    def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:
+        return kind(self._choice(key, kind)) if key in self.said else default
+
+    def _weights(self, policy: Policy) -> Any:
+        table = self.said["weights"]
+        if not isinstance(table, dict):
+            raise self._error("weights", "must be a table")
+        self._check_keys(table, [one.name for one in fields(policy.weights)], "weights.")
+        try:
+            return replace(policy.weights, **table)
+        except (TypeError, ValueError) as error:
+            raise self._error("weights", str(error)) from error
+
+    def _check_keys(self, table: dict[str, Any], known: Iterable[str], prefix: str) -> None:
+        for key in table:
+            if key not in known:
+                raise PolicyError(
+                    f"{self.file}: unknown key {prefix + key!r}; there are {', '.join(known)}"
+                )
+
+    def _choice(self, key: str, known: Iterable[str]) -> str:
+        value = self.said[key]
+        if value not in list(known):
+            raise self._error(key, f"must be one of {', '.join(known)}, not {value!r}")
+        return str(value)
+
+    def _number(self, key: str) -> Any:
+        kind, least = _NUMBERS[key]
+        value = self.said[key]
+        fits = isinstance(value, int if kind is int else int | float)
+        if not fits or isinstance(value, bool) or not least <= value < float("inf"):
+            what = "whole number" if kind is int else "number"
+            raise self._error(key, f"must be a {what} from {least:g}, not {value!r}")
+        return kind(value)
+
+    def _text(self, key: str, default: str) -> str:
+        value = self.said.get(key, default)
+        if not isinstance(value, str) or not value.strip():
+            raise self._error(key, f"must be a word, not {value!r}")
+        return value
+
+    def _error(self, key: str, problem: str) -> PolicyError:
+        return PolicyError(f"{self.file}: {key} {problem}")

@@ -1,0 +1,277 @@
+"""The clock of a simulation: from event to event, and a pass of the real scheduler at each."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from jobs.scheduler.decide import Decided, Pass
+from jobs.scheduler.fairshare import Member
+from jobs.scheduler.policy import Order, Policy
+from jobs.scheduler.pool import Pool
+from jobs.scheduler.preempt import Preemption, Victim
+from jobs.scheduler.rank import priorities
+from jobs.scheduler.room import Hold, Room
+from jobs.scheduler.simulate.census import Census
+from jobs.scheduler.simulate.lengths import Lengths
+from jobs.scheduler.simulate.queue import Queue
+from jobs.scheduler.simulate.shares import Shares
+from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial, Workload
+from jobs.scheduler.snapshot import Node, Pending, Snapshot
+from jobs.spec import Resources
+
+_ENDS, _OUTLIVES = 0, 1
+"""What happens to a running job: it ends, or runs longer than it was taken to."""
+SURPRISE_S = 60.0
+"""Who outlives what was expected is taken to need as long again, and no less than this."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What becomes of one job."""
+
+    trial: Trial
+    pending: Pending
+    left_s: float
+    """Work still to be done, restarts included."""
+    first_start_s: float = -1.0
+    start_s: float = -1.0
+    """Of the present run."""
+    end_s: float = -1.0
+    served_s: float = 0.0
+    """In all its runs."""
+    timely_s: float = 0.0
+    """What of that was before the last job was submitted."""
+    lost_s: float = 0.0
+    """What of that its restarts took."""
+    preemptions: int = 0
+    tries: int = 0
+    """Counts its starts, so that events of runs that were cut short are known."""
+
+    @property
+    def wait_s(self) -> float:
+        """All the time it was not running."""
+        return self.end_s - self.trial.submit_s - self.served_s
+
+
+class Simulation:
+    """One workload under one policy. `clock` measures the passes, and decides nothing."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        lengths: Lengths,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.workload = workload
+        self.policy = policy
+        self.lengths = lengths
+        nodes: dict[str, list[Node]] = defaultdict(list)
+        for node in workload.nodes:
+            nodes[node.partition].append(node)
+        self.pools: dict[str, Pool] = {name: Pool.of(found) for name, found in nodes.items()}
+        self.queues: dict[str, Queue] = {name: Queue(policy) for name in nodes}
+        self.runs: dict[int, Run] = {}
+        self.tally = workload.tally()
+        self.shares = Shares()
+        self.pass_s: list[float] = []
+        """How long each pass took."""
+        self._clock = clock
+        self._census = {name: Census(pool.rooms) for name, pool in self.pools.items()}
+        self._rooms = {r.node.id: r for pool in self.pools.values() for r in pool.rooms}
+        self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
+        self._events: list[tuple[float, int, int, int]] = []
+        """When, what, which job, in which try."""
+        self._last_s = max((trial.submit_s for trial in workload.jobs), default=0)
+        bands = {trial.band for trial in workload.jobs}
+        self._may_preempt = bool(workload.quotas) or len(bands) > 1
+        self._members = tuple(
+            Member(project_id, user_id)
+            for project_id, user_id in sorted({(t.project_id, t.user_id) for t in workload.jobs})
+        )
+
+    def play(self) -> dict[int, Run]:
+        """Until every job has ended; by the jobs' ids."""
+        arrivals = sorted(self.workload.jobs, key=lambda trial: (trial.submit_s, trial.id))
+        coming = 0
+        while coming < len(arrivals) or self._events:
+            now = self._events[0][0] if self._events else math.inf
+            if coming < len(arrivals):
+                now = min(now, arrivals[coming].submit_s)
+            touched = self._happen(now)
+            while coming < len(arrivals) and arrivals[coming].submit_s <= now:
+                touched.add(self._arrive(arrivals[coming]))
+                coming += 1
+            while touched:
+                touched = {name for name in sorted(touched) if self.decide(name, now)}
+        return self.runs
+
+    def decide(self, name: str, now: float) -> bool:
+        """A pass over one partition; whether another is due, as somebody has made room."""
+        queue, pool = self.queues[name], self.pools[name]
+        fitting = {asked for asked in queue.classes() if self._census[name].has_room(asked)}
+        if not queue or not (fitting or self._may_preempt):
+            return False
+        began = self._clock()
+        self._learn(queue)
+        pool.begin()
+        preemption = None
+        if self._may_preempt:
+            victims = [self.victim(self.runs[job_id]) for job_id in self._running[name]]
+            preemption = Preemption(victims, self.tally, self.policy, now)
+        walk = Pass({name: pool}, self.tally, self.policy, now, preemption)
+        priority = self._priorities(name, now)
+        if self._may_preempt:
+            order = iter(list(queue.in_order(now, priority)))
+        else:
+            order = queue.deciding(now, priority, fitting)
+        for job in order:
+            walk.consider(job)
+        decided = walk.finish()
+        self.pass_s.append(self._clock() - began)
+        self._start(name, decided, now)
+        for one in decided.preempted:
+            self._preempt(self.runs[one.job_id], now)
+            job = queue.jobs[one.for_id]
+            queue.replace(replace(job, claimed_at=job.submitted_at))
+        return bool(decided.preempted)
+
+    def victim(self, run: Run) -> Victim:
+        """A running job as one that may have to make room. A restart goes on where it was."""
+        job = run.pending
+        group = self.tally.group(job.project_id, job.user_id, job.band)
+        return Victim(job.id, job.band, group, job.gpus, run.start_s, run.start_s, run.preemptions)
+
+    def _happen(self, now: float) -> set[str]:
+        """Whoever ends by now leaves; the partitions that have changed."""
+        touched = set()
+        while self._events and self._events[0][0] <= now:
+            _, what, job_id, number = heapq.heappop(self._events)
+            run = self.runs[job_id]
+            if run.tries != number or run.end_s >= 0:
+                continue  # That run was cut short.
+            if what == _OUTLIVES:
+                self._outlives(run, now)
+                continue
+            self._leave(run, now)
+            run.end_s = now
+            self.lengths.ended(run.trial, now)
+            kin = self.lengths.kin(run.trial)
+            if kin is not None:
+                for queue in self.queues.values():
+                    queue.stir(kin)
+            touched.add(run.trial.partition)
+        return touched
+
+    def _arrive(self, trial: Trial) -> str:
+        job = pending(trial, self.lengths)
+        self.runs[trial.id] = Run(trial, job, max(1.0, trial.run_s))
+        self.queues[trial.partition].add(job, self.lengths.kin(trial))
+        return trial.partition
+
+    def _learn(self, queue: Queue) -> None:
+        """What is expected of those who wait may have changed since the last pass."""
+        for job_id in queue.stirred():
+            job, trial = queue.jobs[job_id], self.runs[job_id].trial
+            limit, expected = _times(trial, self.lengths)
+            if (limit, expected) != (job.walltime_s, job.expected_s):
+                queue.replace(replace(job, walltime_s=limit, expected_s=expected))
+
+    def _priorities(self, name: str, now: float) -> dict[int, float]:
+        if self.policy.order is not Order.PRIORITY:
+            return {}
+        snapshot = Snapshot(
+            nodes=tuple(room.node for room in self.pools[name].rooms),
+            pending=tuple(self.queues[name].jobs.values()),
+            projects=self.workload.projects,
+            members=self._members,
+            usage=self.shares.usage(now),
+            policy=self.policy,
+        )
+        return priorities(snapshot, datetime.fromtimestamp(now, UTC))
+
+    def _start(self, name: str, decided: Decided, now: float) -> None:
+        for start in decided.starts:
+            run = self.runs[start.job_id]
+            run.start_s = now
+            run.tries += 1
+            if run.first_start_s < 0:
+                run.first_start_s = now
+            job = run.pending = self.queues[name].pop(start.job_id, self.lengths.kin(run.trial))
+            rooms = [self._rooms[placement.node_id] for placement in start.placements]
+            self._running[name][job.id] = rooms
+            self._census[name].look(rooms)
+            self.shares.hold(job.association, job.gpus, now)
+            heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
+            if run.left_s > job.walltime_s:
+                heapq.heappush(self._events, (now + job.walltime_s, _OUTLIVES, job.id, run.tries))
+
+    def _outlives(self, run: Run, now: float) -> None:
+        more = max(SURPRISE_S, now - run.start_s)
+        for room in self._running[run.trial.partition][run.trial.id]:
+            held = room.holds[run.trial.id]
+            room.holds[run.trial.id] = Hold(held.job_id, now + more, held.part)
+        if now + more < run.start_s + run.left_s:
+            heapq.heappush(self._events, (now + more, _OUTLIVES, run.trial.id, run.tries))
+
+    def _leave(self, run: Run, now: float) -> None:
+        job = run.pending
+        rooms = self._running[run.trial.partition].pop(job.id)
+        for room in rooms:
+            room.release(job.id)
+        self._census[run.trial.partition].look(rooms)
+        group = self.tally.group(job.project_id, job.user_id, job.band)
+        self.tally.remove(group, job.gpus, job.gpus * job.walltime_s)
+        self.shares.hold(job.association, -job.gpus, now)
+        run.served_s += now - run.start_s
+        run.timely_s += max(0.0, min(now, self._last_s) - run.start_s)
+
+    def _preempt(self, run: Run, now: float) -> None:
+        """It goes on later where it was, after a restart."""
+        self._leave(run, now)
+        cost = restart_s(run.trial)
+        run.left_s += cost - (now - run.start_s)
+        run.lost_s += cost
+        run.preemptions += 1
+        run.tries += 1
+        job = replace(run.pending, claimed_at=None)
+        self.queues[run.trial.partition].add(job, self.lengths.kin(run.trial))
+
+
+def restart_s(trial: Trial) -> float:
+    """What a preemption costs, as in the published runs: 40 s on one node, 60 s on several."""
+    return 40.0 if trial.gpus <= GPUS_PER_NODE else 60.0
+
+
+def pending(trial: Trial, lengths: Lengths) -> Pending:
+    """The job as the scheduler sees it."""
+    limit, expected = _times(trial, lengths)
+    return Pending(
+        id=trial.id,
+        submitted_at=datetime.fromtimestamp(trial.submit_s, UTC),
+        resources=asked(trial.gpus),
+        walltime_s=limit,
+        partition=trial.partition,
+        project_id=trial.project_id,
+        user_id=trial.user_id,
+        band=trial.band,
+        expected_s=expected,
+    )
+
+
+def _times(trial: Trial, lengths: Lengths) -> tuple[int, float]:
+    return max(1, round(lengths.limit(trial))), lengths.expected(trial)
+
+
+@lru_cache(maxsize=4096)
+def asked(gpus: int) -> Resources:
+    """More GPUs than a node has go on several, each with the same number."""
+    nodes = max(1, -(-gpus // GPUS_PER_NODE))
+    per_node = -(-gpus // nodes)
+    return Resources(nodes=nodes, gpus_per_node=per_node, cpus_per_task=max(1, per_node))

@@ -1,0 +1,78 @@
+"""What a job waits for that has nothing to do with the others in the queue."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from jobs.scheduler import explain
+from jobs.scheduler.snapshot import DependencyState, Explanation, Pending, Running, Snapshot
+
+
+def misses_deadline(job: Pending, now: datetime) -> bool:
+    """Whether the job, started as early as it may, could run past its deadline."""
+    if job.deadline_at is None:
+        return False
+    earliest = max(now, job.begin_at) if job.begin_at else now
+    return earliest + timedelta(seconds=job.walltime_s) > job.deadline_at
+
+
+def own_wait(job: Pending, others: Others, arrays: Arrays, now: datetime) -> Explanation | None:
+    """Why it could not start on an empty cluster either; None when it could."""
+    if job.held:
+        return explain.held(job)
+    if job.dependency is DependencyState.NEVER:
+        return explain.dependency_never(others.named(job.waits_for))
+    if job.dependency is DependencyState.WAITING:
+        ends = [others.ends.get(job_id) for job_id in job.waits_for]
+        return explain.dependency(others.named(job.waits_for), ends, now)
+    if job.begin_at is not None and job.begin_at > now:
+        return explain.begin_time(job.begin_at, now)
+    if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
+        return explain.array_limit(job.array_limit, arrays.first_end(job.array_id), now)
+    return None
+
+
+class Others:
+    """The jobs that jobs wait for, and when they end. By its own id an array is meant as a whole,
+    which is how a dependency names it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._jobs: tuple[Pending | Running, ...] = (*snapshot.pending, *snapshot.running)
+        self.ends = {job.id: job.ends_by for job in snapshot.running}
+        """Those whose end is known, at the latest then."""
+        for job in snapshot.running:
+            if job.array_id is not None:
+                end = self.ends.get(job.array_id, job.ends_by)
+                self.ends[job.array_id] = max(end, job.ends_by)
+        for waiting in snapshot.pending:
+            if waiting.array_id is not None:
+                self.ends.pop(waiting.array_id, None)
+
+    @cached_property
+    def _labels(self) -> dict[int, str]:
+        return {job.id: job.label for job in self._jobs if job.array_id != job.id}
+
+    def named(self, ids: Iterable[int]) -> list[str]:
+        return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
+
+
+class Arrays:
+    """How many tasks of each array run, those included that this plan starts."""
+
+    def __init__(self, running: Iterable[Running]) -> None:
+        self._ends: dict[int, list[datetime]] = defaultdict(list)
+        for job in running:
+            self.add(job.array_id, job.ends_by)
+
+    def add(self, array_id: int | None, ends_by: datetime) -> None:
+        if array_id is not None:
+            self._ends[array_id].append(ends_by)
+
+    def running(self, array_id: int | None) -> int:
+        return len(self._ends.get(array_id, ())) if array_id is not None else 0
+
+    def first_end(self, array_id: int | None) -> datetime | None:
+        return min(self._ends.get(array_id, ()), default=None) if array_id is not None else None

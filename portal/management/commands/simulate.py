@@ -1,0 +1,118 @@
+"""`manage.py simulate`: what a policy would have done with a recorded workload."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from jobs.scheduler.simulate.measure import Figures, figures
+from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policy
+from jobs.scheduler.simulate.run import Simulation
+from jobs.scheduler.simulate.scenario import workload
+from jobs.scheduler.simulate.tables import TableError
+from jobs.scheduler.simulate.tell import as_json, table
+from jobs.scheduler.simulate.traces import (
+    Cluster,
+    Format,
+    Kept,
+    Recorded,
+    Window,
+    format_of,
+    keep_possible,
+    moment,
+    read_cluster,
+    read_jobs,
+)
+from jobs.scheduler.simulate.workload import GPUS_PER_NODE
+
+
+class Command(BaseCommand):
+    help = "Play a recorded workload under one or several policies, with the real scheduler."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("trace", type=Path, help="the jobs: a table, plain or gzip")
+        parser.add_argument(
+            "--cluster", required=True, metavar="FILE",
+            help=f"a table vc,nodes; or a number of nodes, each of {GPUS_PER_NODE} GPUs",
+        )  # fmt: skip
+        parser.add_argument(
+            "--format", choices=[Format.VENUS, Format.PHILLY, Format.RICC],
+            help="whose columns the trace has (told from its header)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--policy", action="append", default=[], metavar="FILE|NAME",
+            help=f"a file in TOML, or {', '.join(NAMED)}; may come several times (fifo, carrel)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--walls", choices=list(Walls), help="between the VCs, for all of the policies"
+        )
+        parser.add_argument("--from", dest="start", metavar="TIME", help="only jobs since then")
+        parser.add_argument("--until", metavar="TIME", help="only jobs submitted before")
+        parser.add_argument("--json", type=Path, metavar="OUT", help="write all figures there")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._simulate(options)
+        except (TableError, PolicyError) as error:
+            raise CommandError(str(error)) from error
+
+    def _simulate(self, options: dict[str, Any]) -> None:
+        policies = [find_policy(text) for text in options["policy"] or ("fifo", "carrel")]
+        cluster = _cluster(options["cluster"])
+        kept = keep_possible(_jobs(options), cluster, GPUS_PER_NODE)
+        for sentence in kept.left_out:
+            self.stderr.write(f"Left out: {sentence}.")
+        if not kept.jobs:
+            raise CommandError("No job of this trace fits on this cluster.")
+        name = options["trace"].name
+        rows = [
+            (policy.name, _play(name, kept, cluster, _walled(policy, options["walls"])))
+            for policy in policies
+        ]
+        self.stdout.write(f"{name}: {len(kept.jobs):,} jobs on {cluster.total:,} nodes")
+        self.stdout.write(table(rows))
+        if options["json"] is not None:
+            found = {name: as_json(row) for name, row in rows}
+            try:
+                options["json"].write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            except OSError as error:
+                raise CommandError(f"{options['json']}: {error.strerror}") from error
+
+
+def _walled(policy: SimPolicy, walls: str | None) -> SimPolicy:
+    return policy if walls is None else replace(policy, walls=Walls(walls))
+
+
+def _play(name: str, kept: Kept, cluster: Cluster, policy: SimPolicy) -> Figures:
+    simulation = Simulation(
+        workload(name, kept.jobs, cluster, policy),
+        policy.policy,
+        policy.start_lengths(),
+        time.perf_counter,
+    )
+    simulation.play()
+    return figures(simulation)
+
+
+def _cluster(text: str) -> Cluster:
+    if text.isdecimal() and int(text):
+        return Cluster({"": int(text)})
+    return read_cluster(Path(text))
+
+
+def _jobs(options: dict[str, Any]) -> list[Recorded]:
+    path = options["trace"]
+    form = Format(options["format"]) if options["format"] else format_of(path)
+    times: dict[str, float | None] = {}
+    for option, name in (("start", "from"), ("until", "until")):
+        try:
+            times[option] = moment(options[option], form) if options[option] else None
+        except ValueError:
+            kind = "a date" if form is Format.PHILLY else "a number of seconds"
+            raise CommandError(f"--{name}: must be {kind}, not {options[option]!r}") from None
+    return read_jobs(path, form, Window(times["start"], times["until"]))
