@@ -43,12 +43,14 @@ class ByAdministrators:
 class _Members(ByAdministrators, admin.TabularInline):
     model = Membership
     extra = 1
+    fields = ["user"]
     autocomplete_fields = ["user"]
 
 
 class _Projects(ByAdministrators, admin.TabularInline):
     model = Membership
     extra = 1
+    fields = ["project"]
     autocomplete_fields = ["project"]
 
 
@@ -72,6 +74,7 @@ class PersonAdmin(ByAdministrators, UserAdmin):
 class ProjectAdmin(ByAdministrators, admin.ModelAdmin):
     """A project and its members."""
 
+    fields = ["name", "title", "description"]
     list_display = ["name", "title"]
     search_fields = ["name", "title"]
     inlines = [_Members]

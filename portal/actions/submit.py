@@ -18,7 +18,7 @@ from jobs.spec_json import to_dict
 from portal import hints, live
 from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
-from portal.queries import snapshot
+from portal.queries import rights, snapshot
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _script(text: str) -> Script:
 
 
 def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project | None:
-    mine = Project.objects.all() if owner.is_staff else Project.objects.filter(members=owner)
+    mine = rights.projects_of(owner)
     if name:
         found = mine.filter(name=name).first()
         if found is None:
@@ -137,7 +137,7 @@ def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project 
                 SpecError("project", f"{name!r} is not a project of yours; there is {known}")
             )
         return found
-    found = Project.objects.filter(members=owner).first() or mine.first()
+    found = mine.filter(members=owner).first() or mine.first()
     if found is None:
         errors.append(
             SpecError("project", "you are in no project yet; ask an administrator to add you")

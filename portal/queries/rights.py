@@ -28,6 +28,5 @@ def may_administer(user: User | AnonymousUser) -> bool:
 
 def projects_of(user: User) -> QuerySet[Project]:
     """The projects this person may submit to, by name."""
-    if user.is_staff:
-        return Project.objects.all()
-    return Project.objects.filter(members=user)
+    open_ = Project.objects.filter(archived_at=None)
+    return open_ if user.is_staff else open_.filter(members=user)
