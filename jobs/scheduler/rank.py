@@ -71,10 +71,10 @@ def priorities(snapshot: Snapshot, now: datetime) -> dict[int, float]:
     sizes: dict[str, int] = {}
     for node in snapshot.nodes:
         sizes[node.partition] = sizes.get(node.partition, 0) + len(node.gpus)
-    weights, moment = snapshot.policy.weights, now.timestamp()
+    own, usual, moment = dict(snapshot.weights), snapshot.policy.weights, now.timestamp()
     return {
         job.id: points(
-            weights,
+            own.get(job.partition, usual),
             max(0.0, moment - (job.eligible_at or job.submitted_at).timestamp()),
             shares.get(job.association, 0.0),
             job.gpus,

@@ -11,6 +11,7 @@ from jobs.lifecycle import Reason
 from jobs.scheduler.fairshare import Association, Member, Project
 from jobs.scheduler.limits import Quota, Usage
 from jobs.scheduler.policy import Policy
+from jobs.scheduler.priority import PriorityWeights
 from jobs.spec import Resources
 
 
@@ -189,6 +190,8 @@ class Snapshot:
     """What counts against the quotas; needed where there are any."""
     reservations: tuple[Reservation, ...] = ()
     policy: Policy = field(default_factory=Policy)
+    weights: tuple[tuple[str, PriorityWeights], ...] = ()
+    """Of partitions that have their own."""
 
 
 @dataclass(frozen=True)

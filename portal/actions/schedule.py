@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Max
@@ -12,7 +12,7 @@ from django.db.models import Max
 from jobs.engines.contract import run_key
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.plan import plan
-from jobs.scheduler.snapshot import Explanation, Placement, Start
+from jobs.scheduler.snapshot import Placement, Plan, Start
 from portal import hints, live
 from portal.actions import passes
 from portal.models import Allocation, Attempt, Gpu, Job, Lease, Move, move_all, update_each
@@ -21,6 +21,9 @@ from portal.queries import snapshot
 MAX_STARTS = 500
 """Starts applied in one pass; the next one follows at once."""
 HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
+ESTIMATED = ("position", "starts_at", "starts_low", "starts_high")
+SEEN = timedelta(minutes=1)
+"""An estimate that moves by less is left as it was."""
 
 
 @transaction.atomic
@@ -28,12 +31,12 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     """Decide and write down what starts; the number of jobs that do.
 
     One pass runs at a time, and a pass is one transaction: killed in the middle, it has done
-    nothing. `explain=False` leaves the reasons of waiting jobs as they were.
+    nothing. `explain=False` leaves the reasons and estimates of waiting jobs as they were.
     """
     if not passes.begin():
         hints.schedule(countdown=0.2)
         return 0
-    decided = plan(snapshot.take(), now)
+    decided = plan(snapshot.take(now), now, explained=explain)
     chosen = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in chosen), *decided.expired]
     # Who was cancelled since the snapshot is left alone.
@@ -42,7 +45,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     _start_all(starts, jobs, now)
     move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
     if explain:
-        _explain(decided.explanations)
+        _explain(decided)
     if len(decided.starts) > MAX_STARTS:
         hints.schedule()
     return len(starts)
@@ -67,14 +70,32 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
         for rank, place in enumerate(placed[attempt.job_id])
     ]
     Allocation.objects.bulk_create(part for part, _ in parts)
+    free = _FreeShares(gpu for gpu in leasable.values() if gpu.shards)
     Lease.objects.bulk_create(
         Lease(gpu=gpu, share=share, of=len(gpu.shares), allocation=part)
         for part, place in parts
         for gpu in map(leasable.__getitem__, place.gpu_uuids)
-        for share in gpu.shares
+        for share in free.take(gpu, place.shards)
     )
     for node_id in {place.node_id for _, place in parts}:
         hints.dispatch(node_id)
+
+
+class _FreeShares:
+    """Which shares of divided GPUs nobody has; each is given once."""
+
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        self._left = {gpu.pk: list(gpu.shares) for gpu in gpus}
+        taken = Lease.objects.filter(released_at=None, gpu__in=self._left)
+        for gpu_id, share in taken.values_list("gpu_id", "share"):
+            self._left[gpu_id].remove(share)
+
+    def take(self, gpu: Gpu, number: int) -> Iterable[int]:
+        """So many of a GPU's; all that it has when `number` is 0, as it is wanted whole."""
+        if not number:
+            return gpu.shares
+        given, self._left[gpu.pk] = self._left[gpu.pk][:number], self._left[gpu.pk][number:]
+        return given
 
 
 def _expired(job: Job, now: datetime) -> Move:
@@ -101,20 +122,38 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
     )
 
 
-def _explain(explanations: dict[int, Explanation]) -> None:
-    """Write down the reasons that are new; most stay as they were from pass to pass."""
-    behind = {}
+def _explain(decided: Plan) -> None:
+    """Write down what is new of the reasons and estimates; most stay from pass to pass."""
     waiting = Job.objects.filter(state=State.PENDING)
+    told: dict[int, dict[str, object]] = {}
     # In the order in which everybody locks jobs.
-    for pk, reason, detail in waiting.order_by("pk").values_list("pk", "reason", "detail"):
-        found = explanations.get(pk)
-        if found is None or (reason, detail) == (found.reason, found.detail):
-            continue
-        # Who held it, or what failed, was written down when it happened.
-        if not (detail and reason == found.reason in HELD):
-            behind[pk] = {"reason": found.reason, "detail": found.detail}
-    if not behind:
+    for row in waiting.only("reason", "detail", *ESTIMATED).order_by("pk"):
+        new = _told(row, decided)
+        if new:
+            told[row.pk] = new
+    if not told:
         return
     # Still only what waits: who was cancelled meanwhile has its last word already.
-    update_each(waiting, behind)
-    live.changed("jobs", *(f"job-{pk}" for pk in behind))
+    update_each(waiting, told)
+    live.changed("jobs", *(f"job-{pk}" for pk in told))
+
+
+def _told(row: Job, decided: Plan) -> dict[str, object]:
+    """A waiting job's columns as decided; empty where nothing differs that anybody would see."""
+    why, estimate = decided.explanations.get(row.pk), decided.estimates.get(row.pk)
+    new: dict[str, object] = {}
+    # Who held it, or what failed, was written down when it happened.
+    if why is not None and not (row.detail and row.reason == why.reason in HELD):
+        new |= {"reason": why.reason, "detail": why.detail}
+    position = why.ahead + 1 if why is not None and estimate is not None else None
+    moments = (estimate.at, estimate.early, estimate.late) if estimate else (None, None, None)
+    new |= dict(zip(ESTIMATED, (position, *moments), strict=True))
+    # All of them or none, so that rows are alike and few statements write them.
+    return new if any(_differs(getattr(row, name), value) for name, value in new.items()) else {}
+
+
+def _differs(old: object, new: object) -> bool:
+    """Estimates move a little with every pass; what nobody would see is not written."""
+    if isinstance(old, datetime) and isinstance(new, datetime):
+        return abs(new - old) >= SEEN
+    return old != new

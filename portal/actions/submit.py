@@ -18,7 +18,7 @@ from jobs.spec_json import to_dict
 from portal import hints, live
 from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
-from portal.queries import rights, snapshot
+from portal.queries import dependencies, rights, snapshot
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ def submit(
         walltime_s=spec.walltime_s, submission_key=key, relaunch_of=relaunch_of,
         resume_from=resume_from, held=spec.held, submitted_at=now,
         reason=Reason.HELD_USER if spec.held else Reason.NONE,
+        band=spec.band or partition.default_band, nice=spec.nice,
     )  # fmt: skip
     try:
         with transaction.atomic():
@@ -190,5 +191,5 @@ def _vain_dependencies(spec: JobSpec) -> list[SpecError]:
             "dependency",
             f"{wait.kind}:{wait.job_id} can never come true: job {wait.job_id} ended otherwise",
         )
-        for wait in snapshot.in_vain(spec)
+        for wait in dependencies.in_vain(spec)
     ]

@@ -11,7 +11,7 @@ from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import Node
 from jobs.spec import JobSpec, Resources
-from portal.models import Gpu, Job, Partition, User
+from portal.models import Gpu, Job, Partition, Project, User
 from portal.queries import partitions, rights, snapshot
 
 
@@ -37,14 +37,17 @@ class Outlook:
     """Of these, those that are free on nodes that take jobs."""
 
 
-def outlook(*, owner: User, spec: JobSpec, partition: Partition, now: datetime) -> Outlook:
+def outlook(
+    *, owner: User, project: Project, spec: JobSpec, partition: Partition, now: datetime
+) -> Outlook:
     """What the scheduler would say of a request at this moment, behind all that wait already."""
     row = Job(
-        owner=owner, partition=partition, name=spec.name, walltime_s=spec.walltime_s,
-        submitted_at=now, held=spec.held,
+        owner=owner, project=project, partition=partition, name=spec.name,
+        walltime_s=spec.walltime_s, submitted_at=now, held=spec.held, nice=spec.nice,
+        band=spec.band or partition.default_band,
     )  # fmt: skip
-    tasks = snapshot.asked(row, spec)
-    present = snapshot.take()
+    tasks = snapshot.asked(row, spec, now)
+    present = snapshot.take(now)
     decided = plan(replace(present, pending=present.pending + tasks), now)
     first = tasks[0].id
     starts = [start for start in decided.starts if start.job_id >= first]

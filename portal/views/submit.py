@@ -159,7 +159,11 @@ def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
             "asked": asked,
             "asks_for": spec_text.asks_for(asked.spec.resources),
             "outlook": room.outlook(
-                owner=request.user, spec=asked.spec, partition=asked.partition, now=now
+                owner=request.user,
+                project=asked.project,
+                spec=asked.spec,
+                partition=asked.partition,
+                now=now,
             ),
         }
     lines = [(error, "error") for error in errors] + [(note, "warning") for note in looked.warnings]

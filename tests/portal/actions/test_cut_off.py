@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,8 @@ def test_who_is_cancelled_during_a_pass_does_not_cost_the_others_theirs(
     cancelled, other = lab.submit("true"), lab.submit("true")
     take = schedule.snapshot.take
 
-    def taken() -> Any:
-        found = take()
+    def taken(now: datetime) -> Any:
+        found = take(now)
         assert cancel.cancel(job=cancelled, actor=cancelled.owner, now=timezone.now())
         return found
 

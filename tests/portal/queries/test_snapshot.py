@@ -20,7 +20,7 @@ def test_held_jobs_do_not_keep_others_out_of_sight(
         cast.job(alice, project, held=True)
     able = cast.job(alice, project)
     Job.objects.update(spec={"name": "train", "resources": {}})
-    assert able.pk in [job.id for job in snapshot.take().pending]
+    assert able.pk in [job.id for job in snapshot.take(cast.NOW).pending]
 
 
 def test_a_job_about_to_start_has_its_walltime_before_it(
@@ -32,7 +32,7 @@ def test_a_job_about_to_start_has_its_walltime_before_it(
     )  # fmt: skip
     cast.run(waited, node, 0)
     Attempt.objects.update(started_at=cast.NOW)
-    (running,) = snapshot.take().running
+    (running,) = snapshot.take(cast.NOW).running
     assert running.ends_by == cast.NOW + timedelta(seconds=waited.walltime_s)
 
 
@@ -45,6 +45,6 @@ def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain
     job = cast.job(alice, project)
     waits = [{"kind": "afterok", "job_id": other.pk} for other in (failed, well, waiting)]
     Job.objects.filter(pk=job.pk).update(spec={"name": "train", "dependencies": waits})
-    taken = {pending.id: pending for pending in snapshot.take().pending}
+    taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
     assert taken[job.pk].waits_for == (failed.pk,)
     assert (taken[job.pk].label, taken[waiting.pk].label) == (str(job.pk), f"{waiting.pk}_1")

@@ -1,0 +1,115 @@
+"""What jobs wait for of other jobs, and what has become of that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from django.db.models import F, Q
+
+from jobs import lifecycle
+from jobs.lifecycle import State
+from jobs.scheduler.snapshot import DependencyState
+from jobs.spec import Dependency, DependencyKind, JobSpec
+from portal.models import Job
+
+
+def in_vain(spec: JobSpec) -> tuple[Dependency, ...]:
+    """Those of its dependencies that can never come true, as the others ended otherwise."""
+    known = states([spec])
+    return tuple(
+        wait
+        for wait in spec.dependencies
+        if wait.job_id in known and judge(wait, known, ()) is DependencyState.NEVER
+    )
+
+
+class Named(Protocol):
+    """A waiting job."""
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def owner_id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+class Dependencies:
+    """What each of some waiting jobs waits for, read in a constant number of queries."""
+
+    def __init__(self, asked: Sequence[tuple[Named, JobSpec]]) -> None:
+        self._states = states(spec for _, spec in asked)
+        self._singles = _earlier_singletons([row for row, spec in asked if _is_single(spec)])
+
+    def of(self, row: Named, spec: JobSpec) -> tuple[DependencyState, tuple[int, ...]]:
+        """What they come to, and the jobs (or arrays, by their ids) that it comes from."""
+        singles = self._singles.get(row.pk, ())
+        judged = [(wait, judge(wait, self._states, singles)) for wait in spec.dependencies]
+        state = together([found for _, found in judged])
+        if state in (DependencyState.NONE, DependencyState.MET):
+            return state, ()
+        ids = {
+            job_id
+            for wait, found in judged
+            if found is state
+            for job_id in ([wait.job_id] if wait.job_id else singles)
+        }
+        return state, tuple(sorted(ids))
+
+
+def _is_single(spec: JobSpec) -> bool:
+    return any(wait.kind is DependencyKind.SINGLETON for wait in spec.dependencies)
+
+
+def together(states: Iterable[DependencyState]) -> DependencyState:
+    found = set(states)
+    for worst in (DependencyState.NEVER, DependencyState.WAITING, DependencyState.MET):
+        if worst in found:
+            return worst
+    return DependencyState.NONE
+
+
+def judge(
+    wait: Dependency, states: dict[int, list[str]], singles: tuple[int, ...]
+) -> DependencyState:
+    if wait.kind is DependencyKind.SINGLETON:
+        return DependencyState.WAITING if singles else DependencyState.MET
+    found = [State(state) for state in states.get(wait.job_id or 0, [])]
+    if any(state not in lifecycle.ENDED for state in found):
+        return DependencyState.WAITING
+    well = bool(found) and all(state is State.COMPLETED for state in found)
+    if wait.kind is DependencyKind.AFTER_ANY:
+        return DependencyState.MET
+    wanted = well if wait.kind is DependencyKind.AFTER_OK else bool(found) and not well
+    return DependencyState.MET if wanted else DependencyState.NEVER
+
+
+def states(specs: Iterable[JobSpec]) -> dict[int, list[str]]:
+    """The states of all jobs that others wait for; an array's id stands for all of its jobs."""
+    wanted = {wait.job_id for spec in specs for wait in spec.dependencies if wait.job_id}
+    if not wanted:
+        return {}
+    found: dict[int, list[str]] = defaultdict(list)
+    one = Job.objects.filter(Q(array_id=None) | ~Q(array_id=F("pk")), pk__in=wanted)
+    for job_id, state in one.values_list("pk", "state"):
+        found[job_id].append(state)
+    for row in Job.objects.filter(array_id__in=wanted).only("array_id", "state"):
+        found[row.array_id or row.pk].append(row.state)
+    return found
+
+
+def _earlier_singletons(single: Sequence[Named]) -> dict[int, tuple[int, ...]]:
+    """For each of these the owner's earlier unfinished jobs of the same name."""
+    if not single:
+        return {}
+    unfinished = Job.objects.filter(
+        state__in=lifecycle.WAITING | lifecycle.ACTIVE, owner__in={row.owner_id for row in single}
+    ).order_by("pk")
+    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for pk, owner_id, name in unfinished.values_list("pk", "owner_id", "name"):
+        alike[owner_id, name].append(pk)
+    return {
+        row.pk: tuple(pk for pk in alike[row.owner_id, row.name] if pk < row.pk) for row in single
+    }

@@ -1,0 +1,67 @@
+"""How long jobs ran, as each process of the portal remembers it, to foretell how long others will.
+
+What ended is read once and kept; a process that starts reads the last of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+from jobs.lifecycle import State
+from jobs.scheduler.predict import History, Prediction, Work
+from portal.models import Attempt
+
+READ_AT_FIRST = 20_000
+"""Attempts, the last to have ended; fewer than `jobs.scheduler.predict` remembers."""
+TELLING = (State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMEOUT, State.OUT_OF_MEMORY)
+"""Ends that tell how long a job holds its GPUs. Of a lost node or a preemption nothing follows."""
+COLUMNS = (
+    "pk", "started_at", "ended_at", "job__owner__username", "job__project__name", "job__name",
+    "job__node_count", "job__gpus_per_node",
+)  # fmt: skip
+
+
+class _Memory:
+    """One for each process."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.until: datetime | None = None
+        self.at_that: set[int] = set()
+        """Attempts read that ended at that very moment: others may have ended with them."""
+        self.lock = threading.Lock()
+
+    def catch_up(self) -> None:
+        ended = Attempt.objects.filter(outcome__in=TELLING, ended_at__isnull=False)
+        if self.until is None:
+            latest = ended.order_by("-ended_at", "-pk").values_list(*COLUMNS)[:READ_AT_FIRST]
+            rows = list(reversed(latest))
+        else:
+            since = ended.filter(ended_at__gte=self.until).order_by("ended_at", "pk")
+            rows = list(since.values_list(*COLUMNS))
+        for pk, began, at, owner, project, name, nodes, gpus in rows:
+            if at == self.until and pk in self.at_that:
+                continue
+            if at != self.until:
+                self.until, self.at_that = at, set()
+            self.at_that.add(pk)
+            run_s = max(1.0, (at - began).total_seconds())
+            self.history.observe(Work(owner, project, name, nodes * gpus), run_s, at)
+
+
+_memory = _Memory()
+
+
+def forget() -> None:
+    """For tests: each has a database of its own."""
+    with _memory.lock:
+        _memory.__init__()  # type: ignore[misc]
+
+
+def predictions(works: dict[int, Work]) -> dict[int, Prediction]:
+    """By the same numbers; those of whom nothing is known are left out."""
+    with _memory.lock:
+        _memory.catch_up()
+        found = {pk: _memory.history.predict(work) for pk, work in works.items()}
+    return {pk: prediction for pk, prediction in found.items() if prediction.from_n}

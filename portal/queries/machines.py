@@ -1,0 +1,106 @@
+"""The lab's machines at one moment, with who holds what of them, for `jobs.scheduler`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import NamedTuple
+
+from jobs.scheduler.snapshot import Gpu, Node, Reservation
+from portal import models
+from portal.models import Allocation, Lease
+
+OF_NODE = (
+    "name", "cpus", "memory_mib", "features", "switches", "partition__name",
+    "drained", "drain_reason", "health", "probed_at",
+)  # fmt: skip
+OF_GPU = ("pk", "node_id", "uuid", "index", "model", "memory_mib", "shards", "domain")
+
+
+class Held(NamedTuple):
+    """What is allocated now, by the names of its columns."""
+
+    node_id: int
+    cpus: int
+    memory_mib: int
+    exclusive: bool
+    attempt__job_id: int
+    attempt__started_at: datetime
+
+
+class Holder(NamedTuple):
+    """A job's part of a GPU."""
+
+    job_id: int
+    shards: int
+    of: int
+    """Into how many the GPU was divided then; who has all of them has the whole."""
+
+
+def held() -> list[Held]:
+    """In the order of the nodes."""
+    parts = Allocation.objects.filter(attempt__ended_at=None).order_by("node_id")
+    return [Held(*row) for row in parts.values_list(*Held._fields)]
+
+
+def holders() -> dict[int, list[Holder]]:
+    """By GPU."""
+    leases = Lease.objects.filter(released_at=None).order_by("gpu_id", "share")
+    counts = Counter(leases.values_list("gpu_id", "allocation__attempt__job_id", "of"))
+    found: dict[int, list[Holder]] = defaultdict(list)
+    for (gpu_id, job_id, of), shards in counts.items():
+        found[gpu_id].append(Holder(job_id, shards, of))
+    return found
+
+
+def nodes(parts: list[Held]) -> tuple[Node, ...]:
+    """All of them, those that take no jobs too."""
+    on: dict[int, list[Held]] = defaultdict(list)
+    for part in parts:
+        on[part.node_id].append(part)
+    taken = holders() if parts else {}
+    gpus: dict[int, list[Gpu]] = defaultdict(list)
+    present = models.Gpu.objects.filter(present=True)
+    for pk, node_id, uuid, index, model, memory_mib, shards, domain in present.values_list(*OF_GPU):
+        whole, sharers = _holders(taken.get(pk, []))
+        near = -1 - index if domain is None else domain  # Not known: near to none.
+        gpus[node_id].append(Gpu(uuid, index, model, memory_mib, whole, shards, sharers, near))
+    rows = models.Node.objects.select_related("partition").only(*OF_NODE)
+    return tuple(_node(row, tuple(gpus[row.pk]), on[row.pk]) for row in rows)
+
+
+def reservations(now: datetime) -> list[models.Reservation]:
+    """Those that are not over, with their nodes and with who may use them."""
+    rows = models.Reservation.objects.filter(ends_at__gt=now).order_by("pk")
+    return list(rows.prefetch_related("nodes", "projects", "users"))
+
+
+def reservation(row: models.Reservation) -> Reservation:
+    """A row as the scheduler's value."""
+    ids = frozenset(node.pk for node in row.nodes.all())
+    return Reservation(row.pk, row.name, row.starts_at, row.ends_at, ids)
+
+
+def _holders(parts: list[Holder]) -> tuple[int | None, tuple[tuple[int, int], ...]]:
+    """Who has the whole of a GPU, or who has parts of it."""
+    if len(parts) == 1 and parts[0].shards >= parts[0].of:
+        return parts[0].job_id, ()
+    return None, tuple(sorted((part.job_id, part.shards) for part in parts))
+
+
+def _node(row: models.Node, gpus: tuple[Gpu, ...], parts: list[Held]) -> Node:
+    return Node(
+        id=row.pk,
+        name=row.name,
+        partition=row.partition.name,
+        cpus=row.cpus,
+        memory_mib=row.memory_mib,
+        cpus_free=row.cpus - sum(part.cpus for part in parts),
+        memory_free_mib=row.memory_mib - sum(part.memory_mib for part in parts),
+        gpus=gpus,
+        features=tuple(row.features),
+        unavailable=row.unavailable,
+        jobs=tuple(sorted(part.attempt__job_id for part in parts)),
+        exclusive=any(part.exclusive for part in parts),
+        switches=tuple(row.switches),
+    )
