@@ -20,8 +20,9 @@ from portal.queries.meters import Meter, Rate, meters
 
 EVERY = timedelta(minutes=1)
 """How long an allocation that goes on is left alone. Its end is charged as soon as it is seen."""
-BATCH = 500
-MAX_BATCHES = 20
+BATCH = 200
+"""In one transaction: who else wants to write on SQLite waits as long."""
+MAX_BATCHES = 50
 """Of one call: it is bounded, and the next one goes on."""
 
 ACCOUNT = ("project_id", "user_id", "band")

@@ -14,7 +14,7 @@ from jobs.scheduler.fairshare import Association
 from jobs.scheduler.limits import Key
 from jobs.scheduler.periods import Period, Slice
 from jobs.scheduler.usage import Charge as Cost
-from jobs.scheduler.usage import Usage, usage_of
+from jobs.scheduler.usage import EntryPenalty, Usage, usage_of
 from portal.models import Accounting, Charge, DailyUsage, UsageBalance
 from portal.queries import days
 from portal.queries.meters import Meter, uncharged
@@ -89,6 +89,17 @@ class Books:
         for meter in self.running:
             spent = usage_of(Cost(meter.weighted, meter.start, meter.end(self.now)), decay)
             found[meter.account[:2]] += spent.seen(self.now, decay).value
+        return dict(found)
+
+    def penalties(self) -> dict[Association, float]:
+        """What counts beside the balances of those whose jobs have just begun."""
+        penalty = EntryPenalty(Accounting.current().entry_penalty)
+        found: dict[Association, float] = defaultdict(float)
+        for meter in self.running:
+            if meter.released_at is None:
+                held_s = (self.now - meter.held_since).total_seconds()
+                left = penalty.remaining(meter.weighted, meter.walltime_s, held_s)
+                found[meter.account[:2]] += left
         return dict(found)
 
     def used(self, periods: Iterable[Period]) -> dict[Period, dict[Key, float]]:

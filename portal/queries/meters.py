@@ -32,7 +32,11 @@ class Meter:
     allocation_id: int
     job_id: int
     account: Key
+    walltime_s: int
+    """What its job asked for."""
+    held_since: datetime
     start: datetime
+    """When it was last charged; at first when it began to hold what it holds."""
     released_at: datetime | None
     rates: tuple[Rate, ...]
     """By model. CPUs and memory count with the first of them."""
@@ -59,6 +63,8 @@ class _Row(NamedTuple):
     attempt__job__project_id: int
     attempt__job__owner_id: int
     attempt__job__band: str
+    attempt__job__walltime_s: int
+    attempt__started_at: datetime
     charged_until: datetime
     released_at: datetime | None
     cpus: int
@@ -100,8 +106,16 @@ def _meter(row: _Row, gpus: list[Gpus], terms: Weights) -> Meter:
         row.attempt__job__project_id, row.attempt__job__owner_id, Band(row.attempt__job__band)
     )  # fmt: skip
     held = Held(row.cpus, row.memory_mib, tuple(gpus))
-    rates = tuple(_rates(held, terms))
-    return Meter(row.pk, row.attempt__job_id, account, row.charged_until, row.released_at, rates)
+    return Meter(
+        allocation_id=row.pk,
+        job_id=row.attempt__job_id,
+        account=account,
+        walltime_s=row.attempt__job__walltime_s,
+        held_since=row.attempt__started_at,
+        start=row.charged_until,
+        released_at=row.released_at,
+        rates=tuple(_rates(held, terms)),
+    )
 
 
 def _rates(held: Held, terms: Weights) -> Iterable[Rate]:

@@ -17,7 +17,7 @@ from jobs.scheduler.periods import CalendarMonth, Rolling
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, usage_of
 from portal.actions import charge
-from portal.models import Allocation, Charge, Gpu, Lease, Node, Project, User
+from portal.models import Accounting, Allocation, Charge, Gpu, Job, Lease, Node, Project, User
 from portal.queries import days
 from portal.queries.books import Books, Only
 from portal.queries.usage import By, Used, usage
@@ -173,6 +173,28 @@ def test_quotas_see_their_periods_to_the_second(
     for key, seconds in used[week].items():
         assert sum(one.gpu_seconds for one in slices[key]) == pytest.approx(seconds)
         assert all(week.begin(now) <= one.begin < one.end <= now for one in slices[key])
+
+
+def test_who_has_just_begun_counts_as_if_further(
+    node: Node, project: Project, alice: User, bob: User
+) -> None:
+    for owner, gpus in ((alice, (0,)), (alice, (1,)), (bob, (2,))):
+        cast.run(cast.job(owner, project, state=State.RUNNING), node, *gpus)
+    Job.objects.update(walltime_s=36_000)
+    ended = cast.run(cast.job(bob, project, state=State.COMPLETED), node, 3)
+    Allocation.objects.filter(pk=ended.pk).update(released_at=cast.NOW)
+    # A tenth of ten hours, less the quarter of an hour that has passed.
+    left = 2700 * (1 + CPUS)
+    later = cast.NOW + timedelta(minutes=15)
+    assert Books(later).penalties() == pytest.approx(
+        {(project.pk, alice.pk): 2 * left, (project.pk, bob.pk): left}
+    )
+    charge.charge(now=later)
+    assert Books(later).penalties()[project.pk, bob.pk] == pytest.approx(left)
+    late = Books(cast.NOW + timedelta(hours=2)).penalties()
+    assert set(late.values()) == {0}
+    Accounting.objects.create(entry_penalty=0)
+    assert set(Books(later).penalties().values()) == {0}
 
 
 def test_only_some_are_counted(fleet: Node, owners: tuple[User, User], project: Project) -> None:
