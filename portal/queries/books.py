@@ -80,8 +80,12 @@ class Books:
     running: list[Meter] = field(default_factory=uncharged)
 
     def balances(self) -> dict[Association, float]:
-        """Weighted GPU-seconds, decayed to now: what fair share looks at."""
-        decay = Accounting.current().decay
+        """Weighted GPU-seconds, decayed to now: what fair share looks at.
+
+        What has just begun counts as if it had gone on further: the entry penalty.
+        """
+        terms = Accounting.current()
+        decay, penalty = terms.decay, EntryPenalty(terms.entry_penalty)
         found: dict[Association, float] = defaultdict(float)
         rows = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
         for project_id, user_id, value, at in rows.order_by("pk"):
@@ -89,13 +93,6 @@ class Books:
         for meter in self.running:
             spent = usage_of(Cost(meter.weighted, meter.start, meter.end(self.now)), decay)
             found[meter.account[:2]] += spent.seen(self.now, decay).value
-        return dict(found)
-
-    def penalties(self) -> dict[Association, float]:
-        """What counts beside the balances of those whose jobs have just begun."""
-        penalty = EntryPenalty(Accounting.current().entry_penalty)
-        found: dict[Association, float] = defaultdict(float)
-        for meter in self.running:
             if meter.released_at is None:
                 held_s = (self.now - meter.held_since).total_seconds()
                 left = penalty.remaining(meter.weighted, meter.walltime_s, held_s)

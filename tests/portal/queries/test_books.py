@@ -183,18 +183,20 @@ def test_who_has_just_begun_counts_as_if_further(
     Job.objects.update(walltime_s=36_000)
     ended = cast.run(cast.job(bob, project, state=State.COMPLETED), node, 3)
     Allocation.objects.filter(pk=ended.pk).update(released_at=cast.NOW)
-    # A tenth of ten hours, less the quarter of an hour that has passed.
-    left = 2700 * (1 + CPUS)
-    later = cast.NOW + timedelta(minutes=15)
-    assert Books(later).penalties() == pytest.approx(
-        {(project.pk, alice.pk): 2 * left, (project.pk, bob.pk): left}
-    )
-    charge.charge(now=later)
-    assert Books(later).penalties()[project.pk, bob.pk] == pytest.approx(left)
-    late = Books(cast.NOW + timedelta(hours=2)).penalties()
-    assert set(late.values()) == {0}
+    rate = 1 + CPUS
+
+    def balances(minutes: int) -> list[float]:
+        found = Books(cast.NOW + timedelta(minutes=minutes)).balances()
+        return [found[project.pk, owner.pk] / rate for owner in (alice, bob)]
+
+    # A tenth of ten hours, and less of it the more has passed.
+    assert balances(0) == pytest.approx([2 * 3600, 3600])
+    assert balances(15) == pytest.approx([2 * 3600, 3600], rel=1e-3)
+    charge.charge(now=cast.NOW + timedelta(minutes=15))
+    assert balances(15) == pytest.approx([2 * 3600, 3600], rel=1e-3)
+    assert balances(120) == pytest.approx([2 * 7200, 7200], rel=1e-2)
     Accounting.objects.create(entry_penalty=0)
-    assert set(Books(later).penalties().values()) == {0}
+    assert balances(15) == pytest.approx([2 * 900, 900], rel=1e-3)
 
 
 def test_only_some_are_counted(fleet: Node, owners: tuple[User, User], project: Project) -> None:
