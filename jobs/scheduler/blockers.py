@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.counters import Counters
+from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
 from jobs.scheduler.pool import Pool, Promise, Shape, choose
+from jobs.scheduler.room import Hold
 from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.snapshot import Explanation, Pending
 from jobs.scheduler.waits import Others
 from jobs.scheduler.words import count, jobs_named, latest, listed, span
+from jobs.spec import Resources
 
 QUOTA_REASONS = {
     (Limited.GPUS, Scope.PROJECT): Reason.QUOTA_GPUS,
@@ -46,7 +50,7 @@ class Blockers:
         promise = pool.promises.get(job.id)
         room = []
         if missing is not None:
-            room = [missing + self._outlook(shape, promise)]
+            room = [missing + self._outlook(shape, promise) + _away(shape)]
         elif (kept := self._reserved(job, pool, shape)) is not None:
             room = [kept]
             if not limits:
@@ -82,10 +86,7 @@ class Blockers:
         ]
         first = min(spans, key=lambda closure: (closure.start, closure.id))
         names = listed((r.node.name for r in pool.rooms if r.node.id in first.node_ids), 3)
-        start, end = (
-            latest(datetime.fromtimestamp(at, self._now.tzinfo), self._now)
-            for at in (first.start, first.end)
-        )
+        start, end = (latest(self._moment(at), self._now) for at in (first.start, first.end))
         if first.start <= moment:
             return f"Reserved for {first.name} until {end}: {names}."
         lasts = first.start - moment
@@ -97,23 +98,30 @@ class Blockers:
     def _outlook(self, shape: Shape, promise: Promise | None) -> str:
         """Who makes room for it, and by when; nothing for those far behind."""
         if promise is None:
-            return ""
-        leaving = {
-            held.job_id: held.end
-            for room, part in promise.site
+            known = any(held.end < math.inf for room in shape.ready for held in room.holds.values())
+            return "" if known else " When that will be free is not known."
+        gone = [
+            held
+            for room, _ in promise.site
             for held in room.holds.values()
             if held.end <= promise.at
-        }
+        ]
         where = listed((room.node.name for room, _ in promise.site), 3)
-        who = jobs_named(self._others.named(leaving)) if leaving else "nobody"
+        when = latest(self._moment(promise.at), self._now)
+        if not gone:
+            return f" It is promised {where} from {when} on."
+        leaving = {held.job_id for held in gone}
+        who = jobs_named(self._others.called(leaving))
         who = who[0].upper() + who[1:]
         several = len(leaving) > 1
-        if leaving and max(leaving.values()) <= self._now.timestamp():
+        if max(held.end for held in gone) <= self._now.timestamp():
             left = "are" if several else "is"
             return f" {who} {left} past the time limit and about to leave {where}."
-        when = latest(datetime.fromtimestamp(promise.at, self._now.tzinfo), self._now)
-        verb = "make" if several else "makes"
-        return f" {who} {verb} room for it on {where} by {when} at the latest."
+        does = _does(shape.asked, gone, several)
+        return f" {who} {does} on {where} by {when} at the latest."
+
+    def _moment(self, at: float) -> datetime:
+        return datetime.fromtimestamp(at, self._now.tzinfo)
 
     def _kept(self, job: Pending, pool: Pool, shape: Shape, ahead: int) -> str:
         """There is room, but others are promised it."""
@@ -123,8 +131,8 @@ class Blockers:
             return f"Jobs start in their order here, and {count(ahead, 'job')} wait ahead of it."
         first = min(booked, key=lambda held: (held.start, held.job_id))
         names = listed((room.node.name for room in fitting), 3)
-        label = self._others.named([first.job_id])[0]
-        when = latest(datetime.fromtimestamp(first.start, self._now.tzinfo), self._now)
+        label = self._others.called([first.job_id])[0]
+        when = latest(self._moment(first.start), self._now)
         lasts = first.start - self._now.timestamp()
         text = (
             f"What it needs is free (on {names}), but kept for job {label}, which starts by {when}"
@@ -132,6 +140,20 @@ class Blockers:
         if 60 <= lasts < job.walltime_s:
             text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."
+
+
+def _does(asked: Resources, gone: Sequence[Hold], several: bool) -> str:
+    """What whoever leaves does for the job."""
+    freed = sum(held.part.touches().bit_count() for held in gone)
+    if asked.nodes == 1 and asked.gpus_per_node and freed:
+        return f"{'free' if several else 'frees'} {count(freed, 'GPU')}"
+    return f"{'make' if several else 'makes'} room for it"
+
+
+def _away(shape: Shape) -> str:
+    """Nodes that could hold it, too, but take no jobs now."""
+    away = [room.node for room in shape.able if room.node.unavailable]
+    return f" Could hold it too, but takes no jobs now: {unavailable(away)}." if away else ""
 
 
 def _reason(excess: Excess) -> Reason:

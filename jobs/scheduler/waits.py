@@ -55,6 +55,11 @@ class Others:
     def _labels(self) -> dict[int, str]:
         return {job.id: job.label for job in self._jobs if job.array_id != job.id}
 
+    def called(self, ids: Iterable[int]) -> list[str]:
+        """Each of these jobs by its own label, also where its id stands for an array."""
+        labels = {job.id: job.label for job in self._jobs}
+        return [labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
+
     def named(self, ids: Iterable[int]) -> list[str]:
         return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 

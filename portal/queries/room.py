@@ -9,7 +9,7 @@ from jobs.bands import Band
 from jobs.scheduler.fit import could_hold, gpu_count
 from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
-from jobs.scheduler.snapshot import Node
+from jobs.scheduler.snapshot import Explanation, Node
 from jobs.spec import JobSpec, Resources
 from portal.models import Gpu, Job, Partition, Project, User
 from portal.queries import partitions, rights, snapshot
@@ -63,12 +63,21 @@ def outlook(
         jobs=len(tasks),
         starting=len(starts),
         nodes=tuple(names[part.node_id] for start in starts[:1] for part in start.placements),
-        why=why.detail if why else "It could not end before its deadline.",
+        why=_why(why),
         could=len(able),
         down=len(able) - len(up),
         gpus=sum(gpu_count(node, spec.resources) for node in able) if spec.resources.gpus else 0,
         free_gpus=sum(_free_gpus(node, spec.resources) for node in up),
     )
+
+
+def _why(found: Explanation | None) -> str:
+    if found is None:
+        return "It could not end before its deadline."
+    if not found.ahead:
+        return found.detail
+    ahead = f"{found.ahead} jobs are" if found.ahead > 1 else "1 job is"
+    return f"{found.detail} {ahead} ahead of it."
 
 
 def _free_gpus(node: Node, asked: Resources) -> int:

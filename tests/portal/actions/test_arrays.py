@@ -98,4 +98,5 @@ def test_the_number_of_statements_does_not_grow(
             assert verb(array_id=tasks[0].pk, actor=alice, now=timezone.now())
         return len(seen)
 
-    assert statements(2) == statements(99)
+    # SQLite takes 999 values at once.
+    assert statements(2) == statements(50)

@@ -52,8 +52,10 @@ def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Pro
     first = Job.objects.order_by("pk")[0]
     cast.run(cast.job(bob, project, state=State.RUNNING), node, 0)
     page = check(as_alice)
-    assert "it would wait. 3 jobs are ahead of it" in page
-    assert f"the next, job {link(first)}, waits for 4 GPUs on one node" in page
+    # The third of them fits beside, and starts.
+    assert "it would wait. What it needs is free (on gpu-1), but kept for job " in page
+    assert f"kept for job {link(first)}, which starts by " in page
+    assert "2 jobs are ahead of it." in page
     assert "3 of 4 such GPUs are free." in page
 
 
