@@ -99,4 +99,4 @@ def test_the_number_of_statements_does_not_grow(
         return len(seen)
 
     # SQLite takes 999 values at once.
-    assert statements(2) == statements(50)
+    assert statements(2) == statements(51)
