@@ -9,7 +9,13 @@ from django.http import HttpRequest
 
 from portal.models import Node
 
-_ROOMS = {"job": "queue", "log": "queue", "add_node": "nodes"}
+_ROOMS = {
+    "job": "queue",
+    "log": "queue",
+    "add_node": "nodes",
+    "edit_project": "projects",
+    "usage": "projects",
+}
 """View modules that belong to another's entry of the menu."""
 
 

@@ -21,7 +21,7 @@ LIFE_S = 15 * 60
 REST_S = 0.6
 """Between two messages to one page, so that a busy lab does not keep it busy too."""
 
-_TOPIC = re.compile(r"(jobs|nodes|job-\d+|log-\d+|node-\d+)\Z", re.ASCII)
+_TOPIC = re.compile(r"(jobs|nodes|projects|job-\d+|log-\d+|node-\d+|project-\d+)\Z", re.ASCII)
 
 
 @login_not_required
@@ -36,8 +36,8 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     wrong = sorted(topic for topic in topics if not _TOPIC.match(topic))
     if wrong or not 1 <= len(topics) <= MOST_TOPICS:
         return HttpResponseBadRequest(
-            f"topics should be 1 to {MOST_TOPICS} of jobs, nodes, job-N, log-N, node-N, "
-            "separated by commas\n",
+            f"topics should be 1 to {MOST_TOPICS} of jobs, nodes, projects, "
+            "job-N, log-N, node-N, project-N, separated by commas\n",
             content_type="text/plain",
         )
     signed_in = (await request.auser()).is_authenticated

@@ -13,15 +13,22 @@ from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 from django.test import Client
 
-from portal.models import Node, User
+from portal.models import Node, Project, User
 
 ROOT = Path(settings.BASE_DIR)
 VENDOR = ROOT / "static" / "vendor"
-PAGES = ["/", "/queue/", "/submit/", "/nodes/", "/nodes/gpu-1/", "/add-node/", "/account/"]
+PAGES = [
+    "/", "/queue/", "/submit/", "/nodes/", "/nodes/gpu-1/", "/add-node/", "/account/",
+    "/projects/", "/projects/vision/", "/projects/vision/edit/", "/projects/vision/quota/",
+    "/projects/vision/archive/", "/projects/vision/members/add/", "/add-project/", "/lending/",
+    "/usage/",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", [*PAGES, "/nope/"])
-def test_pages_keep_to_the_policy(as_admin: Client, node: Node, address: str) -> None:
+def test_pages_keep_to_the_policy(
+    as_admin: Client, node: Node, project: Project, address: str
+) -> None:
     answer = as_admin.get(address)
     policy = answer["Content-Security-Policy"]
     assert "default-src 'self'" in policy
@@ -34,7 +41,9 @@ def test_pages_keep_to_the_policy(as_admin: Client, node: Node, address: str) ->
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_pages_are_named_and_built_whole(as_admin: Client, node: Node, address: str) -> None:
+def test_pages_are_named_and_built_whole(
+    as_admin: Client, node: Node, project: Project, address: str
+) -> None:
     page = as_admin.get(address).content.decode()
     assert re.search(r"<title>\S.* · Carrel</title>", page)
     assert len(re.findall(r"<h1[ >]", page)) == 1

@@ -1,0 +1,91 @@
+"""What a change would do, found by doing it in a transaction that is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from portal.models import Event, Job
+from portal.queries.effects import outcome
+
+MOST = 20
+"""Of each kind that are named; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A job that a change concerns, and why."""
+
+    job: Job
+    why: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Whose part of the shares at their level becomes another; None: they had or get none."""
+
+    name: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would come of it. Lists hold `MOST` at most."""
+
+    events: list[Event]
+    """What would be written down, unsaved; empty where nothing would change."""
+    over: list[Hit]
+    """Running jobs that would be beyond a limit which they keep to now."""
+    over_count: int
+    never: list[Hit]
+    """Waiting jobs that could never start any more."""
+    never_count: int
+    freed_count: int
+    """Waiting jobs that could never start, and could then."""
+    parts: list[Part]
+    parts_count: int
+
+
+def preview(change: Callable[[], object], *, now: datetime) -> Preview:
+    """Raises `ValidationError` as the change does; keeps nothing of it."""
+    with transaction.atomic():
+        before = outcome(now)
+        last = Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+        change()
+        after = outcome(now)
+        events = list(Event.objects.filter(pk__gt=last, at=now).select_related("actor"))
+        over = _new(before.over, after.over)
+        never = _new(before.never, after.never)
+        parts = _parts(before.parts, after.parts)
+        found = Preview(
+            events=events,
+            over=_hits(over),
+            over_count=len(over),
+            never=_hits(never),
+            never_count=len(never),
+            freed_count=len(before.never.keys() - after.never.keys()),
+            parts=parts[:MOST],
+            parts_count=len(parts),
+        )
+        transaction.set_rollback(True)
+    return found
+
+
+def _new(before: Mapping[int, str], after: Mapping[int, str]) -> dict[int, str]:
+    return {job_id: why for job_id, why in after.items() if job_id not in before}
+
+
+def _hits(why: Mapping[int, str]) -> list[Hit]:
+    ids = sorted(why)[:MOST]
+    rows = Job.objects.select_related("owner").in_bulk(ids)
+    return [Hit(rows[pk], why[pk]) for pk in ids if pk in rows]
+
+
+def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[Part]:
+    names = sorted(before.keys() | after.keys())
+    changed = (Part(name, before.get(name), after.get(name)) for name in names)
+    return [part for part in changed if part.before != part.after]

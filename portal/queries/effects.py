@@ -1,0 +1,127 @@
+"""What quotas mean for the jobs there are: which run beyond them, and which can never start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import Max
+
+from jobs import lifecycle
+from jobs.bands import Band
+from jobs.scheduler.counters import Counters
+from jobs.scheduler.fairshare import Member, Project
+from jobs.scheduler.limits import Demand, Holding
+from portal.models import Gpu, Job
+from portal.queries import accounts
+from portal.queries.books import Books
+
+
+class _Asked(NamedTuple):
+    """What is read of a waiting job, by the names of its columns."""
+
+    pk: int
+    project_id: int
+    owner_id: int
+    band: str
+    node_count: int
+    gpus_per_node: int
+    spec__resources__shards: int | None
+    walltime_s: int
+    partition__name: str
+    spec__resources__gpu_model: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """By job why; and by project, or by project and user, the part of the shares at its level."""
+
+    over: Mapping[int, str]
+    """Running jobs that would not start now; of several that together are too many, those of the
+    lowest band, and of these the youngest."""
+    never: Mapping[int, str]
+    """Waiting jobs that would be refused now."""
+    parts: Mapping[str, float]
+
+
+def outcome(now: datetime) -> Outcome:
+    """As the database stands, in a constant number of queries."""
+    projects, quotas, books = accounts.projects(), accounts.quotas(), Books(now)
+    usage = accounts.counted(books, quotas)
+    counters = Counters(projects, quotas, replace(usage, running=()), accounts.lends())
+    models = {meter.job_id: rate.gpu_model for meter in books.running for rate in meter.rates}
+    running = [_of_model(holding, models) for holding in usage.running]
+    return Outcome(
+        over=dict(_over(running, counters, now)),
+        never=dict(_never(counters)),
+        parts=dict(_parts(projects, accounts.members())),
+    )
+
+
+def _of_model(holding: Holding, models: Mapping[int, str]) -> Holding:
+    """What it got, whatever it asked for."""
+    model = models.get(holding.demand.job_id) or None
+    return replace(holding, demand=replace(holding.demand, gpu_model=model))
+
+
+def _over(
+    running: Iterable[Holding], counters: Counters, now: datetime
+) -> Iterator[tuple[int, str]]:
+    """As if they started anew, one after the other, those that matter most first."""
+    for holding in sorted(running, key=_rank):
+        asked = holding.demand
+        group = counters.group(asked.project_id, asked.user_id, asked.band)
+        charged = asked.gpus * holding.seconds_left(now)
+        refusal = counters.tree.refuse(asked)
+        why = counters.why(group, asked.gpus, charged)
+        if refusal:
+            yield asked.job_id, refusal.sentence
+        elif why:
+            yield asked.job_id, " ".join(excess.sentence for excess in why)
+        else:
+            counters.add(group, asked.gpus, charged)
+
+
+def _rank(holding: Holding) -> tuple[int, datetime, int]:
+    return -holding.demand.band.rank, holding.started_at, holding.demand.job_id
+
+
+def _never(counters: Counters) -> Iterator[tuple[int, str]]:
+    size = Gpu.objects.filter(present=True).aggregate(most=Max("shards"))["most"] or 1
+    rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
+    for row in rows.values_list(*_Asked._fields).iterator(chunk_size=5000):
+        demand = _demand(_Asked._make(row), size)
+        refusal = counters.tree.refuse(demand)
+        if refusal:
+            yield demand.job_id, refusal.sentence
+
+
+def _demand(asked: _Asked, shards_per_gpu: int) -> Demand:
+    shards = (asked.spec__resources__shards or 0) / shards_per_gpu
+    return Demand(
+        job_id=asked.pk,
+        project_id=asked.project_id,
+        user_id=asked.owner_id,
+        band=Band(asked.band),
+        gpus=asked.node_count * (asked.gpus_per_node + shards),
+        walltime_s=asked.walltime_s,
+        partition=asked.partition__name,
+        gpu_model=asked.spec__resources__gpu_model,
+    )
+
+
+def _parts(projects: Iterable[Project], members: Iterable[Member]) -> Iterator[tuple[str, float]]:
+    whole: dict[int | None, int] = {}
+    projects, members = list(projects), list(members)
+    for project in projects:
+        whole[project.parent_id] = whole.get(project.parent_id, 0) + project.shares
+    for member in members:
+        whole[member.project_id] = whole.get(member.project_id, 0) + member.shares
+    names = {project.id: project.name for project in projects}
+    for project in projects:
+        yield project.name, project.shares / (whole[project.parent_id] or 1)
+    for member in members:
+        part = member.shares / (whole[member.project_id] or 1)
+        yield f"{member.name} in {names[member.project_id]}", part

@@ -1,0 +1,148 @@
+"""Template filters for projects, quotas and use: `{% load projects %}`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from django import template
+from django.contrib.auth.models import AnonymousUser
+
+from jobs.scheduler.limits import Limited, Rule, Scope, Standing
+from portal.models import Event, User
+from portal.queries import rights
+from portal.templatetags.jobs import walltime_words
+
+register = template.Library()
+
+_LIMITS = {
+    Limited.PARTITIONS: "Partitions",
+    Limited.GPU_MODELS: "GPU models",
+    Limited.WALLTIME: "Walltime",
+    Limited.JOBS_PENDING: "Jobs waiting",
+    Limited.JOBS_RUNNING: "Jobs running",
+    Limited.GPUS: "GPUs at once",
+    Limited.GPU_HOURS: "GPU-hours",
+    Limited.LENDING: "GPUs of all lenders",
+}
+_UNITS = {
+    Limited.JOBS_PENDING: "jobs",
+    Limited.JOBS_RUNNING: "jobs",
+    Limited.GPUS: "GPUs",
+    Limited.GPU_HOURS: "GPU-h",
+    Limited.LENDING: "GPUs",
+}
+_FIELDS = {
+    "gpus": "GPUs at once",
+    "gpu_hours": "GPU-hours",
+    "jobs_running": "jobs running",
+    "jobs_pending": "jobs waiting",
+    "walltime_s": "walltime",
+    "gpu_models": "GPU models",
+    "period_days": "days of the period",
+    "archived_at": "archived",
+    "lends": "its children lend",
+    "parent": "below",
+}
+_NONE = {
+    "gpus", "gpu_hours", "jobs_running", "jobs_pending", "walltime_s", "partitions", "gpu_models",
+}  # fmt: skip
+"""Of these, None is no limit."""
+
+
+@register.filter
+def hours(value: float) -> str:
+    """`1,234.5`: to the tenth, so that columns align; `< 0.1` for what is not quite nothing."""
+    return "< 0.1" if 0 < value < 0.05 else f"{value:,.1f}"
+
+
+@register.filter
+def amount(value: float) -> str:
+    """`16`, `0.25`, `1,000`: to the hundredth, without zeros that say nothing."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+@register.filter
+def percent(part: float) -> str:
+    """`75 %`, `33.3 %`."""
+    shown = f"{100 * part:.1f}".removesuffix(".0")
+    return f"{shown} %"
+
+
+@register.filter
+def fairness(value: float | None) -> str:
+    """LF: `1.50`; infinite for who used nothing."""
+    if value is None or math.isinf(value):
+        return "∞"
+    return f"{value:,.2f}"
+
+
+@register.filter
+def exceeded(left: Standing) -> bool:
+    """More is used or held than the limit, which was lowered, allows now."""
+    return left.used + left.held > left.limit
+
+
+@register.filter
+def limit_words(rule: Rule) -> str:
+    """`GPU-hours in a calendar month`."""
+    words = _LIMITS[rule.limited]
+    return f"{words} {rule.period}" if rule.period else words
+
+
+@register.filter
+def limit_unit(rule: Rule) -> str:
+    """What is counted."""
+    return _UNITS.get(rule.limited, "")
+
+
+@register.filter
+def limit_value(rule: Rule) -> str:
+    """The limit, of what is not counted: a time or names."""
+    if rule.limited is Limited.WALLTIME:
+        return walltime_words(round(rule.limit))
+    return ", ".join(sorted(rule.names)) or "none"
+
+
+@register.filter
+def whose(rule: Rule) -> str:
+    """`all users`, `each user`; with the band where it is for one."""
+    words = "each user" if rule.scope is Scope.USER else "all users"
+    return f"{words}, {rule.band}" if rule.band else words
+
+
+@register.filter
+def changed(event: Event) -> Iterator[tuple[str, str, str]]:
+    """What an event changed: field, before, after."""
+    for field, (before, after) in (event.changes or {}).items():
+        yield _FIELDS.get(field, field), _told(field, before), _told(field, after)
+
+
+@register.filter
+def dictget(found: dict[Any, Any], key: Any) -> Any:
+    """`{{ names|dictget:user_id }}`."""
+    return found.get(key, "")
+
+
+@register.filter
+def may_administer(user: User | AnonymousUser) -> bool:
+    """`{% if user|may_administer %}`."""
+    return rights.may_administer(user)
+
+
+def _told(field: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        lead = ", lead" if value.get("lead") else ""
+        return f"{value.get('shares')} shares{lead}"
+    if value is None and field in _NONE:
+        return "no limit"
+    if value is None or value == "":
+        return "top" if field == "parent" else "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if field == "walltime_s":
+        return walltime_words(value)
+    return amount(value) if isinstance(value, (int, float)) else str(value)
