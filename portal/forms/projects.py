@@ -43,14 +43,6 @@ class PreviewedForm(forms.Form):
         """What is sent is what was shown."""
         return self.cleaned_data.get("previewed") == self.digest
 
-    @property
-    def shown(self) -> list[forms.BoundField]:
-        """All but what is hidden."""
-        return [field for field in self.visible_fields() if field.name not in self.apart]
-
-    apart: tuple[str, ...] = ()
-    """Fields that a template puts in a place of their own."""
-
     def refuse(self, errors: dict[str, list[str]]) -> None:
         """Put an action's errors at their fields."""
         for name, messages in errors.items():
@@ -241,6 +233,9 @@ def quota_initial(row: Quota | None) -> dict[str, Any]:
         return {}
     found = {name: getattr(row, name) for name in LIMITS}
     found |= {"period": row.period, "period_days": row.period_days}
+    for name in ("gpus", "gpu_hours"):
+        if found[name] is not None:
+            found[name] = str(found[name]).removesuffix(".0")
     found["walltime"] = "" if row.walltime_s is None else clock(row.walltime_s)
     return {name: value for name, value in found.items() if value is not None}
 

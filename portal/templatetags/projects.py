@@ -10,6 +10,7 @@ from django import template
 from django.contrib.auth.models import AnonymousUser
 
 from jobs.scheduler.limits import Limited, Rule, Scope, Standing
+from jobs.scheduler.words import count
 from portal.models import Event, User
 from portal.queries import rights
 from portal.templatetags.jobs import walltime_words
@@ -136,7 +137,7 @@ def _told(field: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, dict):
         lead = ", lead" if value.get("lead") else ""
-        return f"{value.get('shares')} shares{lead}"
+        return f"{count(value.get('shares', 0), 'share')}{lead}"
     if value is None and field in _NONE:
         return "no limit"
     if value is None or value == "":
