@@ -22,6 +22,7 @@ class State(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     NODE_FAIL = "NODE_FAIL"
     DEADLINE = "DEADLINE"
+    PREEMPTED = "PREEMPTED"
 
 
 class Reason(StrEnum):
@@ -47,6 +48,8 @@ class Reason(StrEnum):
     PARTITION_DOWN = "PartitionDown"
     BAD_CONSTRAINTS = "BadConstraints"
     CLEANING = "Cleaning"
+    PREEMPTED = "Preempted"
+    """Also while it makes room, and when it ended so."""
     # ended
     NON_ZERO_EXIT = "NonZeroExitCode"
     SIGNALED = "RaisedSignal"
@@ -72,7 +75,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.CONFIGURING: frozenset({State.PENDING, State.RUNNING, State.COMPLETING}) | _ENDINGS,
     State.RUNNING: frozenset({State.COMPLETING}) | _ENDINGS,
     # The leases are held until every process is known to be gone. Back to PENDING when a gang
-    # could not be started on all of its nodes.
+    # could not be started on all of its nodes, or made room for another job.
     State.COMPLETING: frozenset({State.PENDING}) | _ENDINGS,
     **{state: frozenset() for state in ENDED},
 }

@@ -25,6 +25,11 @@ class RunEnd:
     def well(self) -> bool:
         return self.cause is Cause.EXITED and self.exit_code == 0
 
+    @property
+    def finished(self) -> bool:
+        """Whether it ended with exit code 0, be it that it was asked to stop."""
+        return self.cause in (Cause.EXITED, Cause.STOPPED) and self.exit_code == 0
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -38,13 +43,19 @@ class Verdict:
 
 
 def verdict(
-    ends: Sequence[RunEnd], *, cancelled_by: str | None, unstarted: Sequence[str] = ()
+    ends: Sequence[RunEnd],
+    *,
+    cancelled_by: str | None,
+    preempted_by: str = "",
+    unstarted: Sequence[str] = (),
 ) -> Verdict:
     """Judge by the run that went wrong first; those we stopped on its account do not count.
 
     `unstarted` has an entry for each part that never began: why, or nothing when it was called
     off; `ends` may be empty for a cancelled job only. A job whose runs had all ended well before
-    its cancellation reached them is COMPLETED: nothing was cut short.
+    its cancellation reached them is COMPLETED: nothing was cut short. One that was to make room
+    for `preempted_by` ("job 17 (production) after 3 h") is COMPLETED also when its runs had heard
+    of it and then ended with exit code 0, as under Slurm: who has more to do says so by another.
     """
     if not unstarted and all(end.well for end in ends):
         return Verdict(State.COMPLETED, Reason.NONE, "", exit_code=0)
@@ -55,6 +66,8 @@ def verdict(
             State.CANCELLED, Reason.CANCELLED_BY_USER, f"Cancelled by {cancelled_by}.",
             stopped.exit_code if stopped else None, stopped.signal if stopped else None,
         )  # fmt: skip
+    if preempted_by and not unstarted and (found := _made_room(ends, preempted_by)):
+        return found
     if why := next(filter(None, unstarted), None):
         # A part that waits in vain for the others ends badly, too, or does without them.
         detail = f"{why} What of it ran elsewhere had ended by then."
@@ -65,6 +78,23 @@ def verdict(
 
 def _by_itself(end: RunEnd) -> bool:
     return end.cause not in (Cause.STOPPED, Cause.LOST, Cause.NODE_RESTARTED)
+
+
+def _made_room(ends: Sequence[RunEnd], preempted_by: str) -> Verdict | None:
+    """None for what went wrong by itself before any of it was stopped."""
+    unfinished = [end for end in ends if not end.finished]
+    if not unfinished:
+        # What it was told has no part in its end, but whoever wonders at the log should know.
+        why = f"It was to make room for {preempted_by}, and ended well."
+        return Verdict(State.COMPLETED, Reason.NONE, why, exit_code=0)
+    first = min(unfinished, key=lambda end: end.ended_at)
+    # Those that are still there when one of them is stopped may well fail for want of it.
+    if _by_itself(first):
+        return None
+    detail = f"Preempted by {preempted_by}."
+    if first.cause is not Cause.STOPPED:
+        detail += f" Before it had ended: {_judge(first, many=True).detail}"
+    return Verdict(State.PREEMPTED, Reason.PREEMPTED, detail, first.exit_code, first.signal)
 
 
 def _judge(end: RunEnd, *, many: bool) -> Verdict:

@@ -125,15 +125,21 @@ def _send_stops(node: Node, now: datetime) -> None:
     # Given up as lost; should its node come back after all, it must not run on there.
     lost = Q(phase=Phase.ENDED, cause=Cause.LOST, stop_sent_at=None)
     wanted = node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)
-    keys = dict(wanted.order_by("pk").values_list("pk", "key")[:MAX_BATCH])
-    if not keys:
+    parts = list(wanted.order_by("pk").only("key", "stop_signal", "stop_grace_s")[:MAX_BATCH])
+    if not parts:
         return
     try:
-        reach.engine(node).stop([Stop(key=key) for key in keys.values()])
+        reach.engine(node).stop([_stop(part) for part in parts])
     except NodeError as error:
         nodes.missed(node=node, error=error, now=now)
         return
-    Allocation.objects.filter(pk__in=list(keys)).update(stop_sent_at=now)
+    Allocation.objects.filter(pk__in=[part.pk for part in parts]).update(stop_sent_at=now)
+
+
+def _stop(part: Allocation) -> Stop:
+    if part.stop_signal is None or part.stop_grace_s is None:
+        return Stop(part.key)
+    return Stop(part.key, part.stop_signal, part.stop_grace_s)
 
 
 def resettle(*, now: datetime) -> None:

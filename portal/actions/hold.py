@@ -45,6 +45,7 @@ def _set(jobs: QuerySet[Job], actor: User, now: datetime, *, held: bool) -> int:
         held=held,
         reason=Reason.HELD_USER if held else Reason.NONE,
         detail=f"Held by {actor}." if held else "",
+        claimed_at=None,
     )
     kind = "held" if held else "released"
     Event.objects.bulk_create(Event(at=now, job_id=pk, kind=kind, actor=actor) for pk in ids)

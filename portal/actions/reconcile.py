@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from jobs.events import Cause
 from jobs.lifecycle import State
 from portal import broker, hints
-from portal.actions import charge, dispatch, logs
+from portal.actions import charge, dispatch, logs, preempt
 from portal.models import Allocation, Job, Node
 
 Phase = Allocation.Phase
@@ -42,6 +42,7 @@ def reconcile(*, now: datetime) -> None:
     unsent = Allocation.objects.filter(behind & Q(attempt__ended_at=None) | returned)
     for node_id in unsent.values_list("node_id", flat=True).distinct():
         hints.dispatch(node_id)
+    preempt.drop_claims(now=now)
     if Job.objects.filter(state=State.PENDING).exists():
         hints.schedule()
     charge.charge(now=now)

@@ -15,7 +15,9 @@ from django.db.models.functions import Greatest
 from jobs.events import Cause
 from jobs.lifecycle import Reason, State
 from jobs.outcome import RunEnd, verdict
-from portal import hints
+from jobs.scheduler.words import span
+from portal import hints, live
+from portal.actions.requeue import End, requeued
 from portal.models import Allocation, Attempt, Job, Lease, Move, move_all, update_each
 
 Phase = Allocation.Phase
@@ -34,7 +36,7 @@ class Part(NamedTuple):
     pk: int
     attempt_id: int
     attempt__job_id: int
-    attempt__number: int
+    attempt__preempted_by: str
     node__name: str
     phase: str
     started_at: datetime | None
@@ -89,11 +91,21 @@ class Case:
         return any(part.broken for part in self.parts)
 
     @property
+    def makes_room(self) -> bool:
+        """It was told to stop for the sake of another job."""
+        return bool(self.parts[0].attempt__preempted_by)
+
+    @property
     def has_begun(self) -> bool:
         """Every part of it runs or has ended well, and its job does not say so yet."""
         return self.job.state == State.CONFIGURING and all(
             part.phase in (Phase.RUNNING, Phase.ENDED) for part in self.parts
         )
+
+    @property
+    def never_ran(self) -> bool:
+        # What has once run as a whole never runs again, whoever stopped it.
+        return self.job.started_at is None and not any(part.counts for part in self.parts)
 
     @property
     def started_at(self) -> datetime | None:
@@ -159,6 +171,8 @@ def _wind_down(cases: list[Case], now: datetime) -> None:
     parts = Allocation.objects.filter(attempt__in=[case.attempt_id for case in cases])
     parts.filter(phase=Phase.PLANNED).update(phase=Phase.VOID, ended_at=now)
     sent = parts.filter(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
+    if cancelled := [case for case in cases if case.makes_room and case.job.cancelled_at]:
+        _cancel_instead(cancelled)
     sent.filter(stop_wanted_at=None).update(stop_wanted_at=now)
     left = list(sent.values_list("attempt_id", "node_id"))
     for node_id in {node_id for _, node_id in left}:
@@ -167,6 +181,21 @@ def _wind_down(cases: list[Case], now: datetime) -> None:
     running = {attempt_id for attempt_id, _ in left}
     if over := [case.job for case in cases if case.attempt_id not in running]:
         settle_locked(jobs=over, now=now)
+
+
+def _cancel_instead(cases: list[Case]) -> None:
+    """These make room for others already: they have no more time for it than whom a person
+    cancels, and go nowhere else."""
+    parts = Allocation.objects.filter(attempt__in=[case.attempt_id for case in cases])
+    leaving = parts.filter(phase__in=Allocation.OPEN, stop_grace_s__isnull=False)
+    if not leaving.update(stop_signal=None, stop_grace_s=None, stop_sent_at=None):
+        return
+    changes = {
+        move.job.pk: {"reason": move.reason, "detail": move.detail}
+        for move in map(_completing, cases)
+    }
+    update_each(Job.objects.filter(state=State.COMPLETING), changes)
+    live.changed("jobs", *(f"job-{pk}" for pk in changes))
 
 
 def _completing(case: Case) -> Move:
@@ -182,7 +211,9 @@ def _completing(case: Case) -> Move:
 def _close(cases: list[Case], now: datetime) -> None:
     if not cases:
         return
-    ends = {case.attempt_id: _end(case, now) for case in cases}
+    failures = _launch_failures(cases)
+    ends = {case.attempt_id: _end(case, failures, now) for case in cases}
+    ends |= requeued(ends)
     parts = [part.pk for case in cases for part in case.parts]
     Lease.objects.filter(allocation__in=parts, released_at=None).update(released_at=now)
     # Somebody who looked at the clock after us may have charged it already.
@@ -191,25 +222,34 @@ def _close(cases: list[Case], now: datetime) -> None:
     )
     hints.schedule()
     update_each(
-        Attempt.objects.filter(ended_at=None), {pk: ended for pk, (ended, _) in ends.items()}
+        Attempt.objects.filter(ended_at=None), {pk: end.attempt for pk, end in ends.items()}
     )
-    move_all([move for _, move in ends.values()], now=now)
+    move_all([end.move for end in ends.values()], now=now)
 
 
-def _end(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
-    """The attempt's last columns, and where its job goes."""
+def _launch_failures(cases: list[Case]) -> dict[int, int]:
+    """By job, how many attempts never started anything since it last ran."""
+    jobs = [case.job.pk for case in cases if case.never_ran]
+    failures: dict[int, int] = defaultdict(int)
+    if jobs:
+        earlier = Attempt.objects.filter(job__in=jobs, ended_at__isnull=False).order_by("number")
+        for job_id, outcome in earlier.values_list("job_id", "outcome"):
+            failures[job_id] = failures[job_id] + 1 if outcome == State.PENDING else 0
+    return failures
+
+
+def _end(case: Case, failures: dict[int, int], now: datetime) -> End:
     job, parts = case.job, case.parts
-    # What has once run as a whole never runs again, whoever stopped it.
-    never_ran = job.started_at is None and not any(part.counts for part in parts)
-    if never_ran and not job.cancelled_at:
-        return _give_back(case, now)
+    if case.never_ran and not job.cancelled_at:
+        return _give_back(case, failures.get(job.pk, 0) + 1, now)
     ended = [part for part in parts if part.phase == Phase.ENDED]
+    ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     found = verdict(
         [part.end for part in ended],
         cancelled_by=str(job.cancelled_by) if job.cancelled_at else None,
+        preempted_by=_preempted_by(case, ended_at) if case.makes_room else "",
         unstarted=[part.message for part in parts if part.phase == Phase.VOID],
     )
-    ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     changes = {
         "exit_code": found.exit_code,
         "signal": found.signal,
@@ -217,12 +257,21 @@ def _end(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
         "started_at": case.started_at or job.started_at,
     }
     move = Move(job, found.state, found.reason, found.detail, job.cancelled_by, changes)
-    return _attempt(found.state, found.detail, ended_at), move
+    return End(_attempt(found.state, found.detail, ended_at), move)
 
 
-def _give_back(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
-    """It could not start on all of its nodes: the job waits again, or is held after several."""
-    job, number = case.job, case.parts[0].attempt__number
+def _preempted_by(case: Case, ended_at: datetime) -> str:
+    """`job 17 (production) after 3 h`."""
+    began = case.started_at or case.job.started_at or ended_at
+    return f"{case.parts[0].attempt__preempted_by} after {span((ended_at - began).total_seconds())}"
+
+
+def _give_back(case: Case, number: int, now: datetime) -> End:
+    """It could not start on all of its nodes: the job waits again, or is held after several.
+
+    This is the attempt of this `number` in a row of which nothing came.
+    """
+    job = case.job
     why = next((part.message for part in case.parts if part.message), "it could not be started")
     held = number % MAX_LAUNCH_TRIES == 0
     reason, detail = Reason.RESOURCES, why
@@ -231,7 +280,7 @@ def _give_back(case: Case, now: datetime) -> tuple[dict[str, Any], Move]:
         detail = f"{number} attempts could not be started; the last: {why} "
         detail += "Release it once the node is well."
     move = Move(job, State.PENDING, reason, detail, changes={"held": held or job.held})
-    return _attempt(State.PENDING, why, now), move
+    return End(_attempt(State.PENDING, why, now), move)
 
 
 def _attempt(outcome: State, detail: str, ended_at: datetime) -> dict[str, Any]:

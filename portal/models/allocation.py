@@ -19,6 +19,14 @@ class Attempt(models.Model):
     """The state it brought the job to."""
     detail = models.TextField(blank=True)
     master_port = models.PositiveIntegerField(default=0)
+    preemptor = models.ForeignKey(
+        Job, null=True, on_delete=models.SET_NULL, related_name="preempted"
+    )
+    """For which job it was told to make room."""
+    preempted_by = models.CharField(max_length=300, blank=True)
+    """The preemptor in words: `job 17 (production)`."""
+    leaves_by = models.DateTimeField(null=True)
+    """When it will be gone at the latest, where it was told to make room."""
 
     class Meta:
         ordering = ["number"]
@@ -69,6 +77,9 @@ class Allocation(models.Model):
     tries = models.PositiveIntegerField(default=0)
     stop_wanted_at = models.DateTimeField(null=True)
     stop_sent_at = models.DateTimeField(null=True)
+    stop_signal = models.PositiveSmallIntegerField(null=True)
+    stop_grace_s = models.PositiveIntegerField(null=True)
+    """How it is to be stopped; None: the usual way."""
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     cause = models.CharField(max_length=16, blank=True)

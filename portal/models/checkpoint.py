@@ -20,6 +20,13 @@ class Checkpoint(models.Model):
 
     class Meta:
         ordering = ["-modified_at", "-id"]
+        indexes = [
+            models.Index(
+                fields=["job", "-modified_at"],
+                condition=models.Q(complete=True),
+                name="checkpoint_to_resume",
+            )
+        ]
         constraints = [
             models.UniqueConstraint(fields=["job", "node", "path"], name="one_row_per_checkpoint")
         ]

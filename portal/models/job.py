@@ -75,7 +75,10 @@ class Job(models.Model):
     waited_before_s = models.FloatField(default=0)
     """What it waited so before; with the time since `eligible_at` that is its age."""
     preemptions = models.PositiveSmallIntegerField(default=0)
-    """In a row: since it was submitted, or last ran for as long as it may at least."""
+    """How often in a row it had to make room for others; a long run ends the row."""
+    claimed_at = models.DateTimeField(null=True)
+    """When others were told to make room for it: until it starts it goes before all. Any move
+    ends the claim, and so does a hold."""
 
     expected_s = models.PositiveIntegerField(null=True)
     """How long it is expected to run; None where there is nothing to tell it from."""
@@ -180,7 +183,8 @@ class Move:
     @property
     def columns(self) -> dict[str, Any]:
         return {
-            **self.changes, "state": self.to, "reason": self.reason, "detail": self.detail
+            **self.changes, "state": self.to, "reason": self.reason, "detail": self.detail,
+            "claimed_at": None,
         }  # fmt: skip
 
     def event(self, now: datetime) -> Event:

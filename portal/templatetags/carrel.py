@@ -41,6 +41,7 @@ _STATE_WORDS = {
     State.OUT_OF_MEMORY: "Out of memory",
     State.NODE_FAIL: "Node failed",
     State.DEADLINE: "Deadline missed",
+    State.PREEMPTED: "Preempted",
 }
 _MAKERS = re.compile(r"^(NVIDIA|AMD|Tesla|GeForce|Instinct|Graphics Device)\s+", re.IGNORECASE)
 _FORM_FACTOR = re.compile(r"[\s-]+(SXM\d?|PCIE|PCIe|HBM\d?e?|NVL)\b", re.IGNORECASE)

@@ -37,6 +37,7 @@ _WAITING = {
     Reason.PARTITION_DOWN: "No node of its partition takes jobs.",
     Reason.BAD_CONSTRAINTS: "No node can hold it any more.",
     Reason.CLEANING: "Its last attempt is being cleared away.",
+    Reason.PREEMPTED: "It made room for another job.",
 }
 _ADVICE = {
     Reason.NON_ZERO_EXIT: "The end of the log usually says why.",
@@ -47,11 +48,18 @@ _ADVICE = {
     Reason.RUN_LOST: "Relaunch it.",
     Reason.LAUNCH_FAILURE: "Correct what it names, then relaunch the job.",
     Reason.DEADLINE: "Relaunch it with a later deadline or a shorter walltime.",
+    Reason.PREEMPTED: "Relaunch it; without --no-requeue it comes back by itself.",
     Reason.DEPENDENCY_NEVER: "Cancel it, or relaunch it without the dependency.",
     Reason.HELD_LAUNCH: "Look at the node and the working directory, then release it.",
     Reason.BAD_CONSTRAINTS: "Cancel it and ask for less, or have a node added.",
 }
-_CUT_SHORT = (Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY, Reason.NODE_RESTARTED, Reason.RUN_LOST)
+_CUT_SHORT = (
+    Reason.TIME_LIMIT,
+    Reason.OUT_OF_MEMORY,
+    Reason.NODE_RESTARTED,
+    Reason.RUN_LOST,
+    Reason.PREEMPTED,
+)
 """Of these, a relaunch can go on where the job was."""
 _LABEL = r"[0-9]{1,18}(?:_[0-9]{1,9})?\b"
 _JOBS_NAMED = re.compile(rf"\b[Jj]obs? {_LABEL}(?:, {_LABEL})*(?: and {_LABEL}(?! others))?")
@@ -60,6 +68,7 @@ _EVENTS = {
     "cancel": "Its end was asked for",
     "held": "Held",
     "released": "Released",
+    "preempts": "Room is made for it",
 }
 
 
@@ -94,6 +103,8 @@ def advice(job: Job, resumable: bool) -> str:
 
     `resumable`: it left a complete checkpoint.
     """
+    if job.active or (job.waiting and _reason(job) is Reason.PREEMPTED):
+        return ""
     words = _ADVICE.get(_reason(job), "")
     if resumable and _reason(job) in _CUT_SHORT:
         words += " It can go on from its last complete checkpoint."

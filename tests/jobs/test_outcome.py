@@ -69,3 +69,47 @@ def test_parts_called_off_leave_the_word_to_the_others() -> None:
 
 def test_a_signal_without_a_name() -> None:
     assert (signal_name(9), signal_name(99)) == ("SIGKILL", "signal 99")
+
+
+ROOM = "job 17 (production) after 3 h"
+
+
+def test_who_was_stopped_to_make_room_is_preempted() -> None:
+    found = verdict([STOPPED], cancelled_by=None, preempted_by=ROOM)
+    assert (found.state, found.reason, found.signal) == (State.PREEMPTED, Reason.PREEMPTED, 15)
+    assert found.detail == "Preempted by job 17 (production) after 3 h."
+    # A part that had ended well does not make a whole of it.
+    assert verdict([WELL, STOPPED], cancelled_by=None, preempted_by=ROOM).state is State.PREEMPTED
+
+
+def test_who_ends_well_while_it_makes_room_is_completed() -> None:
+    told = RunEnd("n1", 11.0, Cause.STOPPED, exit_code=0)
+    for ends in ([told], [WELL, told]):
+        found = verdict(ends, cancelled_by=None, preempted_by=ROOM)
+        assert (found.state, found.exit_code) == (State.COMPLETED, 0)
+        assert "job 17" in found.detail
+    assert verdict([WELL], cancelled_by=None, preempted_by=ROOM).detail == ""
+    assert verdict([told, STOPPED], cancelled_by=None, preempted_by=ROOM).state is State.PREEMPTED
+    # Without anybody to make room for, it was stopped.
+    assert verdict([told], cancelled_by="alice").state is State.CANCELLED
+
+
+def test_what_went_wrong_before_it_made_room_keeps_its_own_name() -> None:
+    memory = RunEnd("n1", 11.5, Cause.MEMORY, signal=9)
+    assert verdict([BAD], cancelled_by=None, preempted_by=ROOM).exit_code == 3
+    assert verdict([BAD, STOPPED], cancelled_by=None, preempted_by=ROOM).state is State.FAILED
+    assert verdict([memory], cancelled_by=None, preempted_by=ROOM).state is State.OUT_OF_MEMORY
+    late = RunEnd("n2", 12.0, Cause.EXITED, exit_code=1)
+    assert verdict([late, STOPPED], cancelled_by=None, preempted_by=ROOM).state is State.PREEMPTED
+
+
+def test_a_node_that_goes_while_it_makes_room_is_named() -> None:
+    gone = RunEnd("n1", 11.0, Cause.NODE_RESTARTED)
+    found = verdict([gone], cancelled_by=None, preempted_by=ROOM)
+    assert found.state is State.PREEMPTED
+    assert "n1 was restarted" in found.detail
+
+
+def test_a_cancellation_wins_over_a_preemption() -> None:
+    found = verdict([STOPPED], cancelled_by="alice", preempted_by=ROOM)
+    assert (found.state, found.detail) == (State.CANCELLED, "Cancelled by alice.")

@@ -1,0 +1,74 @@
+"""What a plan must know of running jobs to choose who makes room, and where they go on later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, F, Max, OuterRef, QuerySet, Subquery
+
+from jobs.lifecycle import State
+from portal.models import Attempt, Checkpoint, Job
+
+LONG_RUN = timedelta(hours=24)
+"""Who ran for so long has come on, however often it had to make room before."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Of a job that runs or is being ended, as far as preemption goes."""
+
+    started_at: datetime
+    saved_at: datetime | None
+    """When its newest complete checkpoint was written; None: none since it started."""
+    preemptions: int
+    """How often in a row it had to make room before this run."""
+    leaves_by: datetime | None
+    """When it will be gone at the latest, if it was told to make room."""
+
+    @property
+    def leaving(self) -> bool:
+        return self.leaves_by is not None
+
+
+def runs(now: datetime) -> dict[int, Run]:
+    """By job, all that have started and are not gone yet, in two queries."""
+    open_ = Attempt.objects.filter(ended_at=None)
+    saved = dict(
+        Checkpoint.objects.filter(
+            job__in=open_.values("job"), complete=True, modified_at__gte=F("job__started_at")
+        )
+        .order_by()
+        .values_list("job")
+        .annotate(Max("modified_at"))
+    )
+    rows = open_.values_list("job_id", "job__started_at", "job__preemptions", "leaves_by")
+    found = {}
+    for job_id, began, preemptions, leaves_by in rows:
+        if began is not None:
+            counted = in_a_row(preemptions, now - began)
+            found[job_id] = Run(began, saved.get(job_id), counted, leaves_by)
+    return found
+
+
+def in_a_row(before: int, ran: timedelta) -> int:
+    """How many preemptions in a row still count after a run of this length."""
+    return 0 if ran >= LONG_RUN else before
+
+
+def newest_checkpoints(job_ids: Iterable[int]) -> dict[int, Checkpoint]:
+    """By job, the one to go on from; without those that have no complete one."""
+    complete = Checkpoint.objects.filter(job=OuterRef("pk"), complete=True)
+    newest = complete.order_by("-modified_at", "-id").values("pk")[:1]
+    jobs = Job.objects.filter(pk__in=list(job_ids)).annotate(newest=Subquery(newest))
+    wanted = {pk: found for pk, found in jobs.values_list("pk", "newest") if found}
+    rows = Checkpoint.objects.in_bulk(wanted.values())
+    return {job_id: rows[pk] for job_id, pk in wanted.items() if pk in rows}
+
+
+def outdated_claims(now: datetime, lasts: timedelta) -> QuerySet[Job]:
+    """Waiting jobs that did not take the room made for them within so long after it was there."""
+    awaited = Attempt.objects.filter(preemptor=OuterRef("pk"), leaves_by__gt=now - lasts)
+    claims = Job.objects.filter(state=State.PENDING, claimed_at__lte=now - lasts)
+    return claims.exclude(Exists(awaited))
