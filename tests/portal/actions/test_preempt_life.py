@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def test_who_does_not_listen_is_killed_after_the_grace(lab: Lab) -> None:
     assert outcomes(victim) == ["PREEMPTED", "COMPLETED"]
     part = Allocation.objects.get(attempt__job=victim, attempt__number=1)
     assert (part.cause, part.signal) == ("stopped", 9)
+    told = lab.directory / "n1" / "runs" / part.key / "stop.json"
+    assert json.loads(told.read_text()) == {"signal": 15, "grace_s": 1}
     assert "heard" in log_of(lab, victim, 1)
     assert "starts again from the beginning" in victim.attempts.get(number=1).detail
 
