@@ -37,7 +37,8 @@ class Preview:
     """What would come of it. Lists hold `MOST` at most."""
 
     events: list[Event]
-    """What would be written down, unsaved; empty where nothing would change."""
+    """What would be written down, once where it is of several nodes; empty where nothing would
+    change."""
     over: list[Hit]
     """Running jobs that would be beyond a limit which they keep to now."""
     over_count: int
@@ -62,7 +63,7 @@ def preview(change: Callable[[], object], *, now: datetime) -> Preview:
         never = _new(before.never, after.never)
         parts = _parts(before.parts, after.parts)
         found = Preview(
-            events=events,
+            events=list({(event.detail, str(event.changes)): event for event in events}.values()),
             over=_hits(over),
             over_count=len(over),
             never=_hits(never),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 from django import forms
@@ -12,6 +10,7 @@ from jobs.bands import Band
 from jobs.directives.formats import walltime
 from jobs.scheduler.fairshare import MAX_SHARES
 from jobs.scheduler.limits import Scope
+from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
 from portal.models import Gpu, Partition, Project, Quota, User
 from portal.models.quota import LIMITS, MAX_DAYS
@@ -20,38 +19,6 @@ from portal.queries import accounts
 MONTH, ROLLING = Quota.PeriodKind.MONTH.value, Quota.PeriodKind.ROLLING.value
 MOST_COUNTED = 2**31 - 1
 """The largest number the database keeps of jobs."""
-
-
-class PreviewedForm(forms.Form):
-    """A form whose consequences are shown before it is saved."""
-
-    previewed = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.label_suffix = ""
-
-    @property
-    def digest(self) -> str:
-        """The same as long as the same is asked for."""
-        names = [name for name in self.fields if name != "previewed"]
-        whole = json.dumps([str(self.cleaned_data.get(name)) for name in names])
-        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-
-    @property
-    def was_previewed(self) -> bool:
-        """What is sent is what was shown."""
-        return self.cleaned_data.get("previewed") == self.digest
-
-    def refuse(self, errors: dict[str, list[str]]) -> None:
-        """Put an action's errors at their fields."""
-        for name, messages in errors.items():
-            at = _FIELDS.get(name, name)
-            for message in messages:
-                self.add_error(at if at in self.fields else None, message)
-
-
-_FIELDS = {"walltime_s": "walltime"}
 
 
 class ProjectForm(PreviewedForm):
@@ -95,7 +62,7 @@ class ProjectForm(PreviewedForm):
         chooser = self.fields["parent"]
         assert isinstance(chooser, forms.ModelChoiceField)
         chooser.queryset = parents.order_by("name")
-        _dress(self)
+        dress(self)
 
 
 class _People(forms.ModelChoiceField):
@@ -128,7 +95,7 @@ class MemberForm(PreviewedForm):
             assert isinstance(chooser, _People)
             others = User.objects.filter(is_active=True).exclude(memberships__project=project)
             chooser.queryset = others.order_by("username")
-        _dress(self)
+        dress(self)
 
 
 class LendingForm(PreviewedForm):
@@ -143,7 +110,7 @@ class LendingForm(PreviewedForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _dress(self)
+        dress(self)
 
 
 class QuotaForm(PreviewedForm):
@@ -188,7 +155,7 @@ class QuotaForm(PreviewedForm):
         if band is Band.BEST_EFFORT:
             for name in ("gpus", "gpu_hours", "period", "period_days", "jobs_running"):
                 del self.fields[name]
-        _dress(self)
+        dress(self)
 
     def _choose(self, name: str, found: Any) -> None:
         field = self.fields[name]
@@ -247,14 +214,3 @@ def scope_and_band(query: Any) -> tuple[Scope, Band | None]:
         Scope(scope) if scope in list(Scope) else Scope.PROJECT,
         Band(band) if band in list(Band) else None,
     )
-
-
-def _dress(form: forms.Form) -> None:
-    for field in form.fields.values():
-        look = field.widget.attrs
-        if isinstance(field.widget, forms.CheckboxInput | forms.CheckboxSelectMultiple):
-            look["class"] = "form-check-input"
-        elif isinstance(field.widget, forms.Select):
-            look["class"] = "form-select"
-        else:
-            look |= {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}

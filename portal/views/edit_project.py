@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import path, reverse, reverse_lazy
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
 
 from jobs.bands import Band
 from jobs.scheduler.limits import Scope
 from portal.actions import projects as actions
-from portal.actions.preview import preview
 from portal.actions.quotas import set_quota
 from portal.forms.projects import (
     LendingForm,
     MemberForm,
-    PreviewedForm,
     ProjectForm,
     QuotaForm,
     quota_initial,
     scope_and_band,
 )
 from portal.models import Accounting, Membership, Project, Quota
-from portal.queries.rights import may_administer
+from portal.views.previewed import for_administrators, form_page, given
 from portal.views.requests import PageRequest
 
-View = Callable[..., HttpResponse]
-Change = Callable[..., object]
-"""Called with `actor` and `now`; raises `ValidationError`."""
-
-
-def for_administrators(view: View) -> View:
-    """Only whoever may change projects."""
-
-    @require_http_methods(["GET", "HEAD", "POST"])
-    @wraps(view)
-    def guarded(request: PageRequest, **named: str) -> HttpResponse:
-        if not may_administer(request.user):
-            raise PermissionDenied("Only administrators of the lab change its projects.")
-        return view(request, **named)
-
-    return guarded
+_ROOM: dict[str, Any] = {"crumbs": [("Projects", reverse_lazy("projects"))]}
 
 
 @for_administrators
 def add(request: PageRequest) -> HttpResponse:
     """A new project, at the top or below another one."""
     initial = {"parent": request.GET.get("parent", "").replace("\0", "")}
-    form = ProjectForm(_given(request), initial=initial)
+    form = ProjectForm(given(request), initial=initial)
 
     def create(**by: Any) -> None:
         data = {**form.cleaned_data}
@@ -65,8 +46,8 @@ def add(request: PageRequest) -> HttpResponse:
     def there() -> str:
         return reverse("project", args=[form.cleaned_data["name"]])
 
-    page = {"title": "Add a project", "back": reverse("projects"), "verb": "Add it"}
-    return _page(request, form, create, page, there)
+    page = {"title": "Add a project", "back": reverse("projects"), "verb": "Add it"} | _ROOM
+    return form_page(request, form, create, page, there)
 
 
 @for_administrators
@@ -77,7 +58,7 @@ def edit(request: PageRequest, name: str) -> HttpResponse:
         field: getattr(project, field)
         for field in ("name", "title", "description", "shares", "lends")
     } | {"parent": project.parent.name if project.parent else ""}
-    form = ProjectForm(_given(request), project=project, initial=initial)
+    form = ProjectForm(given(request), project=project, initial=initial)
 
     def change(**by: Any) -> None:
         _change(Project.objects.get(pk=project.pk), form.cleaned_data, by)
@@ -85,7 +66,7 @@ def edit(request: PageRequest, name: str) -> HttpResponse:
     def there() -> str:
         return reverse("project", args=[form.cleaned_data["name"]])
 
-    return _page(request, form, change, _of(project, "Edit"), there)
+    return form_page(request, form, change, _of(project, "Edit"), there)
 
 
 @transaction.atomic
@@ -103,7 +84,7 @@ def _change(project: Project, data: dict[str, Any], by: dict[str, Any]) -> None:
 def add_member(request: PageRequest, name: str) -> HttpResponse:
     """Somebody may submit to it."""
     project = get_object_or_404(Project, name=name)
-    form = MemberForm(_given(request), project=project, member=None)
+    form = MemberForm(given(request), project=project, member=None)
 
     def change(**by: Any) -> None:
         data = form.cleaned_data
@@ -112,7 +93,7 @@ def add_member(request: PageRequest, name: str) -> HttpResponse:
         )
 
     page = _of(project, "Add a member to") | {"verb": "Add them"}
-    return _page(request, form, change, page, partial(_to_members, project))
+    return form_page(request, form, change, page, partial(_to_members, project))
 
 
 @for_administrators
@@ -123,7 +104,7 @@ def edit_member(request: PageRequest, name: str, username: str) -> HttpResponse:
         project__name=name, user__username=username,
     )  # fmt: skip
     initial = {"shares": row.shares, "lead": row.lead}
-    form = MemberForm(_given(request), project=row.project, member=row.user, initial=initial)
+    form = MemberForm(given(request), project=row.project, member=row.user, initial=initial)
 
     def change(**by: Any) -> None:
         data = form.cleaned_data
@@ -138,7 +119,7 @@ def edit_member(request: PageRequest, name: str, username: str) -> HttpResponse:
         "removing": "remove" in request.POST,
         "verb": "Remove them" if "remove" in request.POST else "Save",
     }
-    return _page(request, form, change, page, partial(_to_members, row.project))
+    return form_page(request, form, change, page, partial(_to_members, row.project))
 
 
 @for_administrators
@@ -147,7 +128,7 @@ def edit_quota(request: PageRequest, name: str) -> HttpResponse:
     project = get_object_or_404(Project, name=name)
     scope, band = scope_and_band(request.GET)
     row = Quota.objects.filter(project=project, scope=scope, band=band or "").first()
-    form = QuotaForm(_given(request), band=band, initial=quota_initial(row))
+    form = QuotaForm(given(request), band=band, initial=quota_initial(row))
 
     def change(**by: Any) -> None:
         set_quota(
@@ -163,19 +144,21 @@ def edit_quota(request: PageRequest, name: str) -> HttpResponse:
         "quotas": list(project.quotas.all()),
     }
     there = reverse("project", args=[project.name]) + "#quotas"
-    return _page(request, form, change, page, lambda: there)
+    return form_page(request, form, change, page, lambda: there)
 
 
 @for_administrators
 def top_lending(request: PageRequest) -> HttpResponse:
     """Whether projects without a parent lend to each other."""
-    form = LendingForm(_given(request), initial={"lends": Accounting.current().lends})
+    form = LendingForm(given(request), initial={"lends": Accounting.current().lends})
 
     def change(**by: Any) -> None:
         actions.set_lending_at_the_top(lends=form.cleaned_data["lends"], **by)
 
     there = reverse("projects")
-    return _page(request, form, change, {"title": "Lending", "back": there}, lambda: there)
+    return form_page(
+        request, form, change, {"title": "Lending", "back": there} | _ROOM, lambda: there
+    )
 
 
 @for_administrators
@@ -195,46 +178,12 @@ def archive(request: PageRequest, name: str) -> HttpResponse:
     return redirect("project", project.name)
 
 
-def _page(
-    request: PageRequest,
-    form: PreviewedForm,
-    change: Change,
-    page: dict[str, Any],
-    there: Callable[[], str],
-) -> HttpResponse:
-    """The form; then with what would come of it; then on to where it can be seen."""
-    context = {"form": form, "verb": "Save", **page}
-    if request.method != "POST" or not form.is_valid():
-        status = 422 if form.is_bound and form.errors else 200
-        return render(request, "projects/form.html", context, status=status)
-    now = timezone.now()
-    by = {"actor": request.user, "now": now}
-    try:
-        if "save" in request.POST and form.was_previewed:
-            change(**by)
-            messages.success(request, "Saved.")
-            return redirect(there())
-        context["preview"] = preview(partial(change, **by), now=now)
-    except ValidationError as error:
-        form.refuse(_by_field(error))
-        return render(request, "projects/form.html", context, status=422)
-    return render(request, "projects/form.html", context)
-
-
-def _given(request: PageRequest) -> Any:
-    """What was sent, also where that is nothing but empty fields."""
-    return request.POST if request.method == "POST" else None
-
-
-def _by_field(error: ValidationError) -> dict[str, list[str]]:
-    return error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
-
-
 def _of(project: Project, lead: str) -> dict[str, Any]:
     return {
         "project": project,
         "title": f"{lead} {project.name}",
         "back": reverse("project", args=[project.name]),
+        "crumbs": [*_ROOM["crumbs"], (project.name, reverse("project", args=[project.name]))],
     }
 
 

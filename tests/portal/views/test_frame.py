@@ -21,7 +21,7 @@ PAGES = [
     "/", "/queue/", "/submit/", "/nodes/", "/nodes/gpu-1/", "/add-node/", "/account/",
     "/projects/", "/projects/vision/", "/projects/vision/edit/", "/projects/vision/quota/",
     "/projects/vision/archive/", "/projects/vision/members/add/", "/add-project/", "/lending/",
-    "/usage/",
+    "/usage/", "/reservations/", "/add-reservation/",
 ]  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""What forms have in common whose consequences are shown before they are saved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+
+
+class PreviewedForm(forms.Form):
+    """A form whose consequences are shown before it is saved."""
+
+    previewed = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.label_suffix = ""
+
+    @property
+    def digest(self) -> str:
+        """The same as long as the same is asked for."""
+        names = [name for name in self.fields if name != "previewed"]
+        whole = json.dumps([_plain(self.cleaned_data.get(name)) for name in names])
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def was_previewed(self) -> bool:
+        """What is sent is what was shown."""
+        return self.cleaned_data.get("previewed") == self.digest
+
+    def refuse(self, errors: dict[str, list[str]]) -> None:
+        """Put an action's errors at their fields."""
+        for name, messages in errors.items():
+            at = _FIELDS.get(name, name)
+            for message in messages:
+                self.add_error(at if at in self.fields else None, message)
+
+
+_FIELDS = {"walltime_s": "walltime"}
+
+
+def _plain(value: Any) -> str:
+    """Of rows the ids: their words are cut short where there are many."""
+    if isinstance(value, QuerySet):
+        return str(sorted(row.pk for row in value))
+    return str(value)
+
+
+def dress(form: forms.Form) -> None:
+    """Looks as all fields of the portal do."""
+    for field in form.fields.values():
+        look = field.widget.attrs
+        if isinstance(field.widget, forms.CheckboxInput | forms.CheckboxSelectMultiple):
+            look["class"] = "form-check-input"
+        elif isinstance(field.widget, forms.Select):
+            look["class"] = "form-select"
+        else:
+            look |= {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
