@@ -27,6 +27,7 @@ from portal.forms.projects import (
 )
 from portal.models import Accounting, Membership, Project, Quota
 from portal.views.previewed import for_administrators, form_page, given
+from portal.views.projects import project_or_404
 from portal.views.requests import PageRequest
 
 _ROOM: dict[str, Any] = {"crumbs": [("Projects", reverse_lazy("projects"))]}
@@ -53,7 +54,7 @@ def add(request: PageRequest) -> HttpResponse:
 @for_administrators
 def edit(request: PageRequest, name: str) -> HttpResponse:
     """Its name, place, shares and what people read about it."""
-    project = get_object_or_404(Project.objects.select_related("parent"), name=name)
+    project = project_or_404(name)
     initial = {
         field: getattr(project, field)
         for field in ("name", "title", "description", "shares", "lends")
@@ -83,7 +84,7 @@ def _change(project: Project, data: dict[str, Any], by: dict[str, Any]) -> None:
 @for_administrators
 def add_member(request: PageRequest, name: str) -> HttpResponse:
     """Somebody may submit to it."""
-    project = get_object_or_404(Project, name=name)
+    project = project_or_404(name)
     form = MemberForm(given(request), project=project, member=None)
 
     def change(**by: Any) -> None:
@@ -101,7 +102,7 @@ def edit_member(request: PageRequest, name: str, username: str) -> HttpResponse:
     """A member's shares; or they are one no more."""
     row = get_object_or_404(
         Membership.objects.select_related("project", "user"),
-        project__name=name, user__username=username,
+        project=project_or_404(name), user__username=username.replace("\0", " "),
     )  # fmt: skip
     initial = {"shares": row.shares, "lead": row.lead}
     form = MemberForm(given(request), project=row.project, member=row.user, initial=initial)
@@ -125,7 +126,7 @@ def edit_member(request: PageRequest, name: str, username: str) -> HttpResponse:
 @for_administrators
 def edit_quota(request: PageRequest, name: str) -> HttpResponse:
     """The limits of one scope and band, chosen by the URL."""
-    project = get_object_or_404(Project, name=name)
+    project = project_or_404(name)
     scope, band = scope_and_band(request.GET)
     row = Quota.objects.filter(project=project, scope=scope, band=band or "").first()
     form = QuotaForm(given(request), band=band, initial=quota_initial(row))
@@ -164,7 +165,7 @@ def top_lending(request: PageRequest) -> HttpResponse:
 @for_administrators
 def archive(request: PageRequest, name: str) -> HttpResponse:
     """Say what it means; do it when confirmed."""
-    project = get_object_or_404(Project, name=name)
+    project = project_or_404(name)
     if request.method != "POST":
         return render(request, "projects/archive.html", {"project": project})
     verb = actions.restore if "restore" in request.POST else actions.archive

@@ -22,6 +22,12 @@ MOST_JOBS = 10
 TOLD_BY = ((By.USER, "User"), (By.BAND, "Band"), (By.MODEL, "GPU model"))
 
 
+def project_or_404(name: str) -> Project:
+    """With its parent. PostgreSQL knows no NUL, and would not look for one."""
+    rows = Project.objects.select_related("parent")
+    return get_object_or_404(rows, name=name.replace("\0", " "))
+
+
 @require_safe
 def projects_page(request: PageRequest) -> HttpResponse:
     """The page, or only its list when htmx asks."""
@@ -45,7 +51,7 @@ def projects_page(request: PageRequest) -> HttpResponse:
 @require_safe
 def project_page(request: PageRequest, name: str) -> HttpResponse:
     """All about one project."""
-    project = get_object_or_404(Project.objects.select_related("parent"), name=name)
+    project = project_or_404(name)
     now = timezone.now()
     found = projects.standing(now)
     span = Span.read(request.GET, now)
