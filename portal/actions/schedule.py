@@ -15,6 +15,7 @@ from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Placement, Plan, Start
 from portal import hints, live
 from portal.actions import passes
+from portal.actions.preempt import preempt
 from portal.models import Allocation, Attempt, Gpu, Job, Lease, Move, move_all, update_each
 from portal.queries import snapshot
 
@@ -36,7 +37,8 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     if not passes.begin():
         hints.schedule(countdown=0.2)
         return 0
-    decided = plan(snapshot.take(now), now, explained=explain)
+    present = snapshot.take(now)
+    decided = plan(present, now, explained=explain)
     chosen = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in chosen), *decided.expired]
     # Who was cancelled since the snapshot is left alone.
@@ -44,6 +46,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     starts = [start for start in chosen if start.job_id in jobs]
     _start_all(starts, jobs, now)
     move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
+    preempt({one.job_id: one.for_id for one in decided.preempted}, policy=present.policy, now=now)
     if explain:
         _explain(decided)
     if len(decided.starts) > MAX_STARTS:

@@ -17,10 +17,11 @@ from jobs.spec import JobSpec
 from jobs.spec_json import from_dict
 from portal import models
 from portal.models import Job
-from portal.queries import accounts, history, machines
+from portal.queries import accounts, history, machines, preemption
 from portal.queries.books import Books
 from portal.queries.dependencies import Dependencies
 from portal.queries.machines import Held
+from portal.queries.preemption import Run
 
 HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 5000
@@ -50,6 +51,7 @@ class Waiting(NamedTuple):
     nice: int
     node_count: int
     gpus_per_node: int
+    claimed_at: datetime | None
 
     @property
     def work(self) -> Work:
@@ -72,7 +74,6 @@ class Active(NamedTuple):
     array_id: int | None
     array_index: int | None
     band: str
-    preemptions: int
     node_count: int
     gpus_per_node: int
 
@@ -98,7 +99,7 @@ def take(now: datetime) -> Snapshot:
     return Snapshot(
         nodes=machines.nodes(held),
         pending=_pending(waiting, _requests([row.pk for row in waiting]), foretold, reserved),
-        running=_running(active, held, foretold),
+        running=_running(active, held, foretold, preemption.runs(now), now),
         projects=accounts.projects(),
         members=accounts.members(),
         usage=tuple(sorted(books.balances().items())),
@@ -120,7 +121,7 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
         LAST_ID - tasks, row.owner_id, row.owner.username, row.project_id, row.project.name,
         row.name, row.partition.name, row.submitted_at, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
-        spec.resources.nodes, spec.resources.gpus_per_node,
+        spec.resources.nodes, spec.resources.gpus_per_node, None,
     )  # fmt: skip
     foretold = history.predictions({waits.pk: waits.work})
     (first,) = _pending([waits], {waits.pk: spec}, foretold, machines.reservations(now))
@@ -135,21 +136,40 @@ def empty_nodes() -> tuple[Node, ...]:
 
 
 def _running(
-    rows: Sequence[Active], held: Sequence[Held], foretold: dict[int, Prediction]
+    rows: Sequence[Active],
+    held: Sequence[Held],
+    foretold: dict[int, Prediction],
+    runs: dict[int, Run],
+    now: datetime,
 ) -> tuple[Running, ...]:
     places: dict[int, list[Held]] = defaultdict(list)
     for part in held:
         places[part.attempt__job_id].append(part)
-    return tuple(_run(row, places[row.pk], foretold.get(row.pk)) for row in rows if places[row.pk])
+    return tuple(
+        _run(row, places[row.pk], foretold.get(row.pk), runs.get(row.pk), now)
+        for row in rows
+        if places[row.pk]
+    )
 
 
-def _run(row: Active, parts: Sequence[Held], foretold: Prediction | None) -> Running:
+def _run(
+    row: Active,
+    parts: Sequence[Held],
+    foretold: Prediction | None,
+    run: Run | None,
+    now: datetime,
+) -> Running:
     # One that is about to start has its walltime still before it.
     began = row.started_at or parts[0].attempt__started_at
     ends_by = began + timedelta(seconds=row.walltime_s)
+    if run is not None and run.leaves_by is not None:
+        ends_by = min(ends_by, run.leaves_by)
+    likely = _likely(began, ends_by, foretold, now)
     return Running(
         id=row.pk,
         ends_by=ends_by,
+        expected_end=likely[0],
+        early_end=likely[1],
         node_ids=tuple(part.node_id for part in parts),
         array_id=row.array_id,
         cpus_per_node=max(part.cpus for part in parts),
@@ -159,9 +179,25 @@ def _run(row: Active, parts: Sequence[Held], foretold: Prediction | None) -> Run
         user_id=row.owner_id,
         band=Band(row.band),
         gpus=row.node_count * row.gpus_per_node,
-        started_at=began,
-        preemptions=row.preemptions,
+        started_at=run.started_at if run else None,
+        saved_at=run.saved_at if run else None,
+        preemptions=run.preemptions if run else 0,
+        leaving=run is not None and run.leaving,
     )
+
+
+def _likely(
+    began: datetime, ends_by: datetime, foretold: Prediction | None, now: datetime
+) -> tuple[datetime, datetime]:
+    """When a job that runs is expected to end, and the earliest end that is likely."""
+    if foretold is None:
+        return ends_by, ends_by
+    known = foretold.longer_than(max(0.0, (now - began).total_seconds()))
+    expected, early = (
+        min(ends_by, max(now, began + timedelta(seconds=length)))
+        for length in (known.expected_s, known.low_s)
+    )
+    return expected, min(early, expected)
 
 
 _read: dict[int, JobSpec] = {}
@@ -217,6 +253,7 @@ def _pending(
                 nice=row.nice,
                 expected_s=prediction.expected_s if prediction else None,
                 spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
+                claimed_at=row.claimed_at,
                 reservations=usable["project", row.project_id] | usable["user", row.owner_id],
             )
         )

@@ -65,9 +65,9 @@ def during_the_pass(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) ->
     """Begins `work` when a pass has taken its snapshot, and lets it get as far as it can."""
     plan, others = schedule.plan, list[Other]()
 
-    def decide(*given: Any) -> Any:
+    def decide(*given: Any, **options: Any) -> Any:
         others.append(Other(work).until_it_waits())
-        return plan(*given)
+        return plan(*given, **options)
 
     monkeypatch.setattr(schedule, "plan", decide)
     return others
