@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jobs.bands import Band
+from jobs.scheduler.holds import Hold
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.pool import Pool, Shape
-from jobs.scheduler.room import Hold, Room
+from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
@@ -87,7 +88,7 @@ class Preemption:
             self._victims.remove(victim)
             for room, held in there[victim.job_id]:
                 end = min(held.end, self._now + self._policy.grace_s)
-                room.holds[victim.job_id] = Hold(victim.job_id, end, held.part)
+                room.expect(victim.job_id, end)
         return chosen
 
     def _may_be_asked(self, victim: Victim) -> bool:
