@@ -16,8 +16,7 @@ from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import priorities
-from jobs.scheduler.room import Hold, Room
-from jobs.scheduler.simulate.census import Census
+from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Queue
 from jobs.scheduler.simulate.shares import Shares
@@ -83,7 +82,6 @@ class Simulation:
         self.pass_s: list[float] = []
         """How long each pass took."""
         self._clock = clock
-        self._census = {name: Census(pool.rooms) for name, pool in self.pools.items()}
         self._rooms = {r.node.id: r for pool in self.pools.values() for r in pool.rooms}
         self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
         self._events: list[tuple[float, int, int, int]] = []
@@ -115,7 +113,7 @@ class Simulation:
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
         queue, pool = self.queues[name], self.pools[name]
-        fitting = {asked for asked in queue.classes() if self._census[name].has_room(asked)}
+        fitting = {asked for asked in queue.classes() if pool.has_room(asked)}
         if not queue or not (fitting or self._may_preempt):
             return False
         began = self._clock()
@@ -204,9 +202,7 @@ class Simulation:
             if run.first_start_s < 0:
                 run.first_start_s = now
             job = run.pending = self.queues[name].pop(start.job_id, self.lengths.kin(run.trial))
-            rooms = [self._rooms[placement.node_id] for placement in start.placements]
-            self._running[name][job.id] = rooms
-            self._census[name].look(rooms)
+            self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
             self.shares.hold(job.association, job.gpus, now)
             heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
             if run.left_s > job.walltime_s:
@@ -215,17 +211,14 @@ class Simulation:
     def _outlives(self, run: Run, now: float) -> None:
         more = max(SURPRISE_S, now - run.start_s)
         for room in self._running[run.trial.partition][run.trial.id]:
-            held = room.holds[run.trial.id]
-            room.holds[run.trial.id] = Hold(held.job_id, now + more, held.part)
+            room.expect(run.trial.id, now + more)
         if now + more < run.start_s + run.left_s:
             heapq.heappush(self._events, (now + more, _OUTLIVES, run.trial.id, run.tries))
 
     def _leave(self, run: Run, now: float) -> None:
         job = run.pending
-        rooms = self._running[run.trial.partition].pop(job.id)
-        for room in rooms:
+        for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
-        self._census[run.trial.partition].look(rooms)
         group = self.tally.group(job.project_id, job.user_id, job.band)
         self.tally.remove(group, job.gpus, job.gpus * job.walltime_s)
         self.shares.hold(job.association, -job.gpus, now)
