@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
@@ -26,8 +26,12 @@ class Queue:
         self._steady = policy.order in _STEADY
         self._place: Callable[[Pending], Place] = place(policy, {}, 0.0)
         self._line: list[tuple[Place, Pending]] = []
-        self._asked: dict[Resources, int] = defaultdict(int)
-        """How many jobs wait for it."""
+        self._numbers: dict[Resources, int] = {}
+        """Equal requests are one class, and it has a number."""
+        self._class: dict[int, int] = {}
+        """By job id."""
+        self._waiting: Counter[int] = Counter()
+        """How many jobs of each class there are."""
         self._kin: dict[Kin, set[int]] = defaultdict(set)
         self._stirred: set[Kin] = set()
 
@@ -37,7 +41,9 @@ class Queue:
     def add(self, job: Pending, kin: Kin | None) -> None:
         """It waits from now on."""
         self.jobs[job.id] = job
-        self._asked[job.resources] += 1
+        number = self._numbers.setdefault(job.resources, len(self._numbers))
+        self._class[job.id] = number
+        self._waiting[number] += 1
         if kin is not None:
             self._kin[kin].add(job.id)
         if self._steady:
@@ -46,9 +52,7 @@ class Queue:
     def pop(self, job_id: int, kin: Kin | None) -> Pending:
         """It waits no more."""
         job = self.jobs.pop(job_id)
-        self._asked[job.resources] -= 1
-        if not self._asked[job.resources]:
-            del self._asked[job.resources]
+        self._waiting[self._class.pop(job_id)] -= 1
         if kin is not None:
             self._kin[kin].discard(job_id)
         if self._steady:
@@ -75,9 +79,13 @@ class Queue:
         self._stirred.clear()
         return found
 
-    def classes(self) -> Iterable[Resources]:
-        """What the jobs ask for, each once."""
-        return self._asked.keys()
+    def fitting(self, has_room: Callable[[Resources], bool]) -> set[int]:
+        """The classes of which somebody waits and may start."""
+        return {
+            number
+            for asked, number in self._numbers.items()
+            if self._waiting[number] and has_room(asked)
+        }
 
     def in_order(self, now: float, priority: dict[int, float]) -> Iterable[Pending]:
         """All of them, the first to be taken in front."""
@@ -86,19 +94,18 @@ class Queue:
         return in_order(self.jobs.values(), self._policy, priority, now)
 
     def deciding(
-        self, now: float, priority: dict[int, float], fitting: set[Resources]
+        self, now: float, priority: dict[int, float], fitting: set[int]
     ) -> Iterator[Pending]:
         """Those of them without whom a pass would decide otherwise, as nobody can be preempted.
 
         Nobody starts whose class does not fit; of those only the first matter, for what they
         are promised, or, where nothing may pass them, the very first, as the end of the walk.
         """
-        ids = {id(asked) for asked in fitting}
         promises = self._policy.reservations
         if self._policy.backfill is Backfill.GREEDY:
             promises = 0
         for job in self.in_order(now, priority):
-            if id(job.resources) in ids:
+            if self._class[job.id] in fitting:
                 yield job
             elif self._policy.backfill is Backfill.NONE:
                 return

@@ -30,6 +30,15 @@ SURPRISE_S = 60.0
 """Who outlives what was expected is taken to need as long again, and no less than this."""
 
 
+class Stuck(ValueError):
+    """A job that this policy never starts on this cluster."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(
+            f"job {trial.id} on {trial.gpus} GPUs never starts in partition {trial.partition}"
+        )
+
+
 @dataclass(slots=True)
 class Run:
     """What becomes of one job."""
@@ -95,7 +104,10 @@ class Simulation:
         )
 
     def play(self) -> dict[int, Run]:
-        """Until every job has ended; by the jobs' ids."""
+        """Until every job has ended; by the jobs' ids.
+
+        Raises `Stuck` if in the end one of them could not start on a whole empty cluster.
+        """
         arrivals = sorted(self.workload.jobs, key=lambda trial: (trial.submit_s, trial.id))
         coming = 0
         while coming < len(arrivals) or self._events:
@@ -108,12 +120,15 @@ class Simulation:
                 coming += 1
             while touched:
                 touched = {name for name in sorted(touched) if self.decide(name, now)}
+        for queue in self.queues.values():
+            for job_id in queue.jobs:
+                raise Stuck(self.runs[job_id].trial)
         return self.runs
 
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
         queue, pool = self.queues[name], self.pools[name]
-        fitting = {asked for asked in queue.classes() if pool.has_room(asked)}
+        fitting = queue.fitting(pool.has_room)
         if not queue or not (fitting or self._may_preempt):
             return False
         began = self._clock()
