@@ -99,8 +99,8 @@ class Pass:
         victims = self._preemption.make_room(
             job, self._group(job), pool, shape, float(job.walltime_s)
         )
-        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims]
-        if victims:
+        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims or ()]
+        if victims or (victims is not None and old is None):
             pool.promise(job.id, shape, job.walltime_s, self._now)
         elif old is not None:
             pool.give(old)
