@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -21,6 +21,7 @@ from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import PLAIN, request, seeds, snapshots
 from tests.jobs.scheduler.play import Play, promises
 from tests.jobs.scheduler.recount import able, enough
+from tests.jobs.scheduler.worked_examples import table
 
 HALF = [node(1, used={50: 2})]
 UNTIL_ONE = [running(50, 60, 1)]
@@ -80,6 +81,29 @@ def test_who_passes(case: str) -> None:
     policy = Policy(**changed)  # type: ignore[arg-type]
     decided = plan(Snapshot(tuple(nodes), tuple(queue), tuple(active), policy=policy), NOW)
     assert {start.job_id for start in decided.starts} == expected
+
+
+def test_the_worked_example() -> None:
+    rows = table("Example: who passes whom")
+    queue = tuple(
+        pending(
+            int(row["job"]), int(row["GPUs"]), walltime_s=round(3600 * float(row["time limit, h"]))
+        )
+        for row in rows
+    )
+    asked = Snapshot(tuple(HALF), queue, tuple(UNTIL_ONE), policy=IN_ORDER)
+    begun = {start.job_id for start in plan(asked, NOW).starts}
+    given_at = promises(asked, NOW)["gpu"].promises
+    told = [
+        (
+            "now" if job.id in begun else "",
+            f"{datetime.fromtimestamp(given_at[job.id].at, UTC):%H:%M}"
+            if job.id in given_at
+            else "",
+        )
+        for job in queue
+    ]
+    assert told == [(row["starts"], row["promised"]) for row in rows]
 
 
 @given(snapshots(plain=True), st.sampled_from([1, 2, 16]))
