@@ -155,7 +155,9 @@ class _Walk:
         begun = self.room.decided.started
         ids = {job.id for job in begun}
         waiting: Sequence[Pending] = [job for job in self.startable if job.id not in ids]
-        return Foresight(self.snapshot, self.pools, self.counters, waiting, begun, self.now)
+        by = self.now.timestamp() + self.snapshot.policy.grace_s
+        gone = {one.job_id: by for one in self.room.decided.preempted}
+        return Foresight(self.snapshot, self.pools, self.counters, waiting, begun, self.now, gone)
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:

@@ -97,7 +97,7 @@ def test_parts_are_told(machine: Node, free: str, who: str) -> None:
 
 
 def test_the_closest_node_is_told_where_parts_are_not_all_that_is_missing() -> None:
-    full = divided(used={50: 4})
+    full = replace(divided(used={50: 4}), cpus_free=1)
     busy = replace(divided(), id=2, name="n2", cpus_free=1, jobs=(51,))
     asked = pending(1, shards=2, cpus_per_task=2)
     told = plan(Snapshot((full, busy), (asked,), (running(51, 60, 2),)), NOW).explanations[1]
