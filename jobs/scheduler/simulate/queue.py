@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.pool import Pool, Shape
 from jobs.scheduler.rank import Place, in_order, place
 from jobs.scheduler.simulate.lengths import Kin
 from jobs.scheduler.snapshot import Pending
@@ -79,13 +80,17 @@ class Queue:
         self._stirred.clear()
         return found
 
-    def fitting(self, has_room: Callable[[Resources], bool]) -> set[int]:
+    def fitting(self, pool: Pool) -> dict[int, Shape]:
         """The classes of which somebody waits and may start."""
         return {
-            number
+            number: pool.shape(asked)
             for asked, number in self._numbers.items()
-            if self._waiting[number] and has_room(asked)
+            if self._waiting[number] and pool.has_room(asked)
         }
+
+    def full(self, pool: Pool, fitting: dict[int, Shape]) -> list[int]:
+        """Those of the classes for which there is no room any more."""
+        return [number for number, shape in fitting.items() if not pool.has_room(shape.asked)]
 
     def in_order(self, now: float, priority: dict[int, float]) -> Iterable[Pending]:
         """All of them, the first to be taken in front."""
@@ -94,20 +99,21 @@ class Queue:
         return in_order(self.jobs.values(), self._policy, priority, now)
 
     def deciding(
-        self, now: float, priority: dict[int, float], fitting: set[int]
+        self, now: float, priority: dict[int, float], fitting: dict[int, Shape]
     ) -> Iterator[Pending]:
         """Those of them without whom a pass would decide otherwise, as nobody can be preempted.
 
-        Nobody starts whose class does not fit; of those only the first matter, for what they
-        are promised, or, where nothing may pass them, the very first, as the end of the walk.
+        Nobody starts whose class does not fit, or for so long; of those only the first matter,
+        for what they are promised, or, where nothing may pass them, the very first, as the end of
+        the walk. Classes that do not fit any more may be taken out of `fitting` on the way.
         """
-        promises = self._policy.reservations
-        if self._policy.backfill is Backfill.GREEDY:
-            promises = 0
+        backfill = self._policy.backfill
+        promises = 0 if backfill is Backfill.GREEDY else self._policy.reservations
         for job in self.in_order(now, priority):
-            if self._class[job.id] in fitting:
+            shape = fitting.get(self._class[job.id])
+            if shape is not None and job.walltime_s < shape.fails_from:
                 yield job
-            elif self._policy.backfill is Backfill.NONE:
+            elif backfill is Backfill.NONE or not fitting:
                 return
             elif promises:
                 promises -= 1

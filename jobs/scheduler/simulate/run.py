@@ -128,7 +128,7 @@ class Simulation:
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
         queue, pool = self.queues[name], self.pools[name]
-        fitting = queue.fitting(pool.has_room)
+        fitting = queue.fitting(pool)
         if not queue or not (fitting or self._may_preempt):
             return False
         began = self._clock()
@@ -141,11 +141,13 @@ class Simulation:
         walk = Pass({name: pool}, self.tally, self.policy, now, preemption)
         priority = self._priorities(name, now)
         if self._may_preempt:
-            order = iter(list(queue.in_order(now, priority)))
+            for job in list(queue.in_order(now, priority)):
+                walk.consider(job)
         else:
-            order = queue.deciding(now, priority, fitting)
-        for job in order:
-            walk.consider(job)
+            for job in queue.deciding(now, priority, fitting):
+                if walk.consider(job):
+                    for number in queue.full(pool, fitting):
+                        del fitting[number]
         decided = walk.finish()
         self.pass_s.append(self._clock() - began)
         self._start(name, decided, now)

@@ -51,6 +51,15 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
     assert found.policy.weights.fair_share == base.weights.fair_share
 
 
+def test_the_file_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "simulate.md").read_text()
+    found = find_policy(file(tmp_path, page.partition("```toml\n")[2].partition("```")[0]))
+    assert (found.name, found.policy.order, found.walls) == ("patient", "priority", "lent")
+    assert found.policy.weights.age == 500
+    for name in (*NAMED, *Known, *Walls):
+        assert f"`{name}`" in page
+
+
 def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
     found = find_policy(file(tmp_path, ""))
     assert found.name == "mine" and found.policy == NAMED["carrel"].policy
