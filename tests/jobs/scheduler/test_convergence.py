@@ -20,13 +20,13 @@ from tests.jobs.scheduler.generated import PLAIN, seeds
 from tests.jobs.scheduler.play import Play
 
 HOUR = 3600
-HALF_LIFE_H = 12
-DAYS = 4
+HALF_LIFE_H = 8
+DAYS = 3
 WAITING = 4
 """So many of each project wait at any time."""
 
 
-@settings(max_examples=max(1, settings().max_examples // 8))
+@settings(max_examples=max(1, settings().max_examples // 12))
 @given(st.sampled_from([(1, 1), (3, 1), (1, 1, 1), (1, 2, 3)]), seeds)
 def test_usage_converges_to_the_shares(shares: tuple[int, ...], seed: int) -> None:
     """From any beginning; jobs of one project may be large and long, those of another small."""
