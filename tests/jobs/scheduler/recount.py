@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import combinations
 
 from jobs.scheduler.gpu_models import is_model, is_of
-from jobs.scheduler.limits import Demand, Holding, Usage
+from jobs.scheduler.limits import Demand, Holding
 from jobs.scheduler.snapshot import (
     DependencyState,
     Gpu,
@@ -233,8 +233,3 @@ def _running(job: Pending, parts: Sequence[Placement], now: datetime) -> Running
         gpus=job.gpus,
         started_at=now,
     )
-
-
-def at(usage: Usage | None, now: datetime) -> Usage | None:
-    """The same holdings, later."""
-    return None if usage is None else replace(usage, at=now)

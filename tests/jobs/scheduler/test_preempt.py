@@ -136,6 +136,22 @@ def test_what_is_lent_is_taken_back_once() -> None:
     assert [one.job_id for one in play.preempted] == [51]
 
 
+def test_what_is_lent_is_taken_back_from_another_partition() -> None:
+    four = [borrows(number) for number in (51, 52, 53, 54)]
+    asked = lent(four, pending(1, 1, project_id=1, partition="other"))
+    both = replace(asked, nodes=(*asked.nodes, node(2, partition="other")))
+    assert [one.job_id for one in plan(both, NOW).preempted] == [51]
+
+
+def test_a_plan_that_preempts_keeps_to_what_is_free() -> None:
+    """What a node's CPUs are is known again after it was thought to be empty."""
+    full = node(1, used={51: 1}, cpus_free=0)
+    queue = (pending(1, 4), pending(2, 1, walltime_s=30))
+    decided = plan(Snapshot((full,), queue, (idle(51),), policy=Policy()), NOW)
+    assert [one.job_id for one in decided.preempted] == [51]
+    assert not decided.starts
+
+
 def test_who_borrows_keeps_to_the_limit_of_its_array() -> None:
     tasks = [
         pending(number, 3, nodes=1, project_id=2, array_id=7, array_limit=1) for number in (1, 2)
