@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: run test test-fast lint lock vendor screenshots clean environment dev-environment
+.PHONY: run test test-fast test-deep lint lock vendor screenshots clean environment dev-environment
 
 run: environment
 	@$(PYTHON) -m portal.supervisor
@@ -15,6 +15,11 @@ test: dev-environment
 # What needs no root, no browser and no whole portal.
 test-fast: dev-environment
 	@$(PYTHON) -m pytest -q -n auto -m "not serial and not lab and not browser"
+
+# Thousands of generated cases for the scheduler, where `test` takes a few.
+test-deep: dev-environment
+	@CARREL_TEST_PROFILE=deep $(PYTHON) -m pytest -q -n auto \
+		--timeout 3600 -o faulthandler_timeout=3700 tests/jobs/scheduler
 
 lint: dev-environment
 	@.ci/lint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from jobs.lifecycle import Reason
@@ -11,12 +11,10 @@ from jobs.scheduler.counters import Counters
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
 from jobs.scheduler.pool import Pool, Promise, Shape, choose
-from jobs.scheduler.room import Hold
 from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.snapshot import Explanation, Pending
 from jobs.scheduler.waits import Others
 from jobs.scheduler.words import count, jobs_named, latest, listed, span
-from jobs.spec import Resources
 
 QUOTA_REASONS = {
     (Limited.GPUS, Scope.PROJECT): Reason.QUOTA_GPUS,
@@ -40,8 +38,9 @@ class Blockers:
         self._now = now
         self._room: dict[int, str | None] = {}
 
-    def explain(self, job: Pending, ahead: int) -> Explanation:
-        """`ahead`: how many wait in its partition before it."""
+    def explain(self, job: Pending, ahead: int, aside: Iterable[Pending] = ()) -> Explanation:
+        """`ahead`: how many wait in its partition before it; `aside`: those of them that let it
+        pass as long as something of their own, or a quota, keeps them back."""
         pool = self._pools[job.partition]
         shape = pool.shape_of(job)
         group = self._counters.group(job.project_id, job.user_id, job.band)
@@ -50,7 +49,7 @@ class Blockers:
         promise = pool.promises.get(job.id)
         room = []
         if missing is not None:
-            room = [missing + self._outlook(shape, promise) + _away(shape)]
+            room = [missing + self._outlook(shape, promise, aside) + self._away(shape)]
         elif (kept := self._reserved(job, pool, shape)) is not None:
             room = [kept]
             if not limits:
@@ -86,7 +85,10 @@ class Blockers:
         ]
         first = min(spans, key=lambda closure: (closure.start, closure.id))
         names = listed((r.node.name for r in pool.rooms if r.node.id in first.node_ids), 3)
-        start, end = (latest(self._moment(at), self._now) for at in (first.start, first.end))
+        start, end = (
+            latest(datetime.fromtimestamp(at, self._now.tzinfo), self._now)
+            for at in (first.start, first.end)
+        )
         if first.start <= moment:
             return f"Reserved for {first.name} until {end}: {names}."
         lasts = first.start - moment
@@ -95,33 +97,49 @@ class Blockers:
             return f"{text}; with a time limit of {span(lasts)} it could run before."
         return f"{text}."
 
-    def _outlook(self, shape: Shape, promise: Promise | None) -> str:
+    def _away(self, shape: Shape) -> str:
+        away = [room.node for room in shape.able if room.node.unavailable]
+        return f" Could hold it too, but takes no jobs now: {unavailable(away)}." if away else ""
+
+    def _is_unknown(self, shape: Shape) -> bool:
+        """Whether too few nodes are left without those of which nobody knows who has them."""
+        if not any(held.end == math.inf for r in shape.ready for held in r.holds.values()):
+            return False
+        now = self._now.timestamp()
+        known = [room for room in shape.ready if shape.earliest(room, 1.0, now) < math.inf]
+        return choose(shape.asked, known) is None
+
+    def _outlook(self, shape: Shape, promise: Promise | None, aside: Iterable[Pending]) -> str:
         """Who makes room for it, and by when; nothing for those far behind."""
         if promise is None:
-            known = any(held.end < math.inf for room in shape.ready for held in room.holds.values())
-            return "" if known else " When that will be free is not known."
-        gone = [
-            held
-            for room, _ in promise.site
+            unknown = self._is_unknown(shape)
+            return " When that will be free is not known." if unknown else ""
+        leaving = {
+            held.job_id: held.end
+            for room, part in promise.site
             for held in room.holds.values()
             if held.end <= promise.at
-        ]
+        }
         where = listed((room.node.name for room, _ in promise.site), 3)
-        when = latest(self._moment(promise.at), self._now)
-        if not gone:
-            return f" It is promised {where} from {when} on."
-        leaving = {held.job_id for held in gone}
-        who = jobs_named(self._others.called(leaving))
-        who = who[0].upper() + who[1:]
+        moment = datetime.fromtimestamp(promise.at, self._now.tzinfo)
+        when = f"{latest(moment, self._now)} {_unless(aside, moment, self._others)}"
+        last = max(leaving.values(), default=-math.inf)
+        first = {
+            h.job_id for room, _ in promise.site for h in room.booked if last < h.end <= promise.at
+        }
+        if first:
+            goes = "go" if len(first) > 1 else "goes"
+            who = jobs_named(self._others.holding(first))
+            return f" {_capital(who)} {goes} first; there is room for it on {where} by {when}."
+        if not leaving:
+            return f" It has its place on {where} by {when}."
+        who = _capital(jobs_named(self._others.holding(leaving)))
         several = len(leaving) > 1
-        if max(held.end for held in gone) <= self._now.timestamp():
+        if last <= self._now.timestamp():
             left = "are" if several else "is"
             return f" {who} {left} past the time limit and about to leave {where}."
-        does = _does(shape.asked, gone, several)
-        return f" {who} {does} on {where} by {when} at the latest."
-
-    def _moment(self, at: float) -> datetime:
-        return datetime.fromtimestamp(at, self._now.tzinfo)
+        verb = "make" if several else "makes"
+        return f" {who} {verb} room for it on {where} by {when}."
 
     def _kept(self, job: Pending, pool: Pool, shape: Shape, ahead: int) -> str:
         """There is room, but others are promised it."""
@@ -131,8 +149,8 @@ class Blockers:
             return f"Jobs start in their order here, and {count(ahead, 'job')} wait ahead of it."
         first = min(booked, key=lambda held: (held.start, held.job_id))
         names = listed((room.node.name for room in fitting), 3)
-        label = self._others.called([first.job_id])[0]
-        when = latest(self._moment(first.start), self._now)
+        label = self._others.holding([first.job_id])[0]
+        when = latest(datetime.fromtimestamp(first.start, self._now.tzinfo), self._now)
         lasts = first.start - self._now.timestamp()
         text = (
             f"What it needs is free (on {names}), but kept for job {label}, which starts by {when}"
@@ -142,18 +160,20 @@ class Blockers:
         return f"{text}."
 
 
-def _does(asked: Resources, gone: Sequence[Hold], several: bool) -> str:
-    """What whoever leaves does for the job."""
-    freed = sum(held.part.touches().bit_count() for held in gone)
-    if asked.nodes == 1 and asked.gpus_per_node and freed:
-        return f"{'free' if several else 'frees'} {count(freed, 'GPU')}"
-    return f"{'make' if several else 'makes'} room for it"
+def _unless(aside: Iterable[Pending], moment: datetime, others: Others) -> str:
+    """Promises look at jobs that wait for room: who waits for something else may come before."""
+    first = [job for job in aside if job.begin_at is None or job.begin_at < moment]
+    if not first:
+        return "at the latest"
+    if len(first) == 1:
+        which = f"job {others.holding([first[0].id])[0]}, which is ahead of it,"
+    else:
+        which = f"one of {len(first)} jobs that are ahead of it"
+    return f"unless {which} starts there first"
 
 
-def _away(shape: Shape) -> str:
-    """Nodes that could hold it, too, but take no jobs now."""
-    away = [room.node for room in shape.able if room.node.unavailable]
-    return f" Could hold it too, but takes no jobs now: {unavailable(away)}." if away else ""
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _reason(excess: Excess) -> Reason:

@@ -48,23 +48,27 @@ class Pass:
         self._now = now
         self._preemption = preemption
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
-        self._borrowing: list[Pending] = []
+        self.borrowing: list[Pending] = []
+        """To be served last: they would run on what others do not use."""
         self.decided = Decided()
 
     def consider(self, job: Pending) -> bool:
         """Start it, or promise it a time, or leave it waiting; whether it starts."""
         verdict = self._check(job)
         if verdict == BORROWS:
-            # On what others do not use: after all who are within their own.
-            self._borrowing.append(job)
+            self.borrowing.append(job)
             return False
         return self._serve(job, verdict)
 
     def finish(self) -> Decided:
         """Serve those who would have to borrow."""
-        for job in self._borrowing:
-            self._serve(job, self._check(job))
+        for job in self.borrowing:
+            self.serve(job)
         return self.decided
+
+    def serve(self, job: Pending) -> bool:
+        """The same for one who may borrow; whether it starts."""
+        return self._serve(job, self._check(job))
 
     def _check(self, job: Pending) -> int:
         return self._tally.check(self._group(job), job.gpus, job.gpus * job.walltime_s)
@@ -99,8 +103,8 @@ class Pass:
         victims = self._preemption.make_room(
             job, self._group(job), pool, shape, float(job.walltime_s)
         )
-        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims]
-        if victims:
+        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims or ()]
+        if victims or (victims is not None and old is None):
             pool.promise(job.id, shape, job.walltime_s, self._now)
         elif old is not None:
             pool.give(old)

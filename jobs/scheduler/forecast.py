@@ -30,7 +30,7 @@ class Forecast:
         self._lines: dict[tuple[int, int, int], Line] = {}
         self._parked: dict[object, list[Line]] = defaultdict(list)
         self._events: list[tuple[float, int, Coming | None]] = []
-        """When a job ends, one becomes ready (it is given), or a reservation ends (negative)."""
+        """When a job ends or becomes ready (then it is given), or a reservation (negative) ends."""
         self._on: dict[int, list[Place]] = {}
         self._running: dict[int, Counted] = {}
         self._tasks: dict[int, int] = defaultdict(int)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -52,6 +53,8 @@ class Foresight:
     started: Sequence[Pending]
     """Those that this plan starts."""
     now: datetime
+    gone: Mapping[int, float] = field(default_factory=dict)
+    """By when those are gone who this plan tells to stop. That they wait again is left out."""
 
     def expected(self) -> dict[int, datetime]:
         """By job id: when it is expected to start."""
@@ -81,7 +84,8 @@ class Foresight:
         now = self.now.timestamp()
         forecast = Forecast(self.pools, self.tally, now)
         for job in self.snapshot.running:
-            forecast.runs(job.id, lengths.running(job).timestamp(), self._holdings.get(job.id))
+            end = min(lengths.running(job).timestamp(), self.gone.get(job.id, math.inf))
+            forecast.runs(job.id, end, self._holdings.get(job.id))
         for begun in self.started:
             forecast.runs(begun.id, now + lengths.pending(begun), self._counted(begun))
         for rank, waits in enumerate(self.waiting):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from jobs.scheduler.holds import is_open
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Shape
-from jobs.scheduler.room import is_open
 
 
 class Counted(NamedTuple):

@@ -8,16 +8,17 @@ they do not delay what it is promised (`decide.py`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.blockers import Blockers
 from jobs.scheduler.cluster import pools_of
 from jobs.scheduler.counters import Counters
-from jobs.scheduler.decide import Pass
+from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.excuse import Excuses
 from jobs.scheduler.foresee import Foresight
 from jobs.scheduler.limits import Usage
@@ -49,7 +50,7 @@ def plan(snapshot: Snapshot, now: datetime, *, explained: bool = True) -> Plan:
     walk = _Walk.of(snapshot, now)
     for job in ranked(snapshot, now):
         walk.take(job)
-    decided = walk.room.finish()
+    decided = walk.finish()
     found = Plan(tuple(decided.starts), walk.own, tuple(walk.expired), tuple(decided.preempted))
     if explained:
         found.explanations.update(walk.explanations())
@@ -83,6 +84,10 @@ class _Walk:
     expired: list[int] = field(default_factory=list)
     startable: list[Pending] = field(default_factory=list)
     """All that start without anybody's doing, sooner or later, in their order."""
+    aside: dict[str, list[Pending]] = field(default_factory=lambda: defaultdict(list))
+    """By partition those that let others pass, and may be first again any time."""
+    before: dict[int, int] = field(default_factory=dict)
+    """By job id, how many of these are ahead of it."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
@@ -98,6 +103,8 @@ class _Walk:
 
     def take(self, job: Pending) -> None:
         """The next job."""
+        aside = self.aside[job.partition]
+        self.before[job.id] = len(aside)
         if misses_deadline(job, self.now):
             self.expired.append(job.id)
             return
@@ -110,8 +117,23 @@ class _Walk:
         elif self.room.consider(job):
             self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
             return
-        if why is None and (own is None or own.reason not in _STUCK):
+        startable = why is None and (own is None or own.reason not in _STUCK)
+        if startable:
             self.startable.append(job)
+        limited = self.room.decided.limited
+        kept_back = own is not None or bool(limited and limited[-1] is job)
+        if job.held or (startable and kept_back):
+            aside.append(job)
+
+    def finish(self) -> Decided:
+        """Serve those who borrow. Their array may have come to its limit meanwhile."""
+        for job in self.room.borrowing:
+            own = own_wait(job, self.others, self.arrays, self.now)
+            if own is not None:
+                self.own[job.id] = own
+            elif self.room.serve(job):
+                self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
+        return self.room.decided
 
     def explanations(self) -> dict[int, Explanation]:
         """Of those that wait for room or for a quota."""
@@ -123,7 +145,8 @@ class _Walk:
             if job.id in begun:
                 continue
             if job.id not in self.own:
-                found[job.id] = tell.explain(job, ahead[job.partition])
+                aside = islice(self.aside[job.partition], self.before[job.id])
+                found[job.id] = tell.explain(job, ahead[job.partition], aside)
             ahead[job.partition] += 1
         return found
 
@@ -132,7 +155,9 @@ class _Walk:
         begun = self.room.decided.started
         ids = {job.id for job in begun}
         waiting: Sequence[Pending] = [job for job in self.startable if job.id not in ids]
-        return Foresight(self.snapshot, self.pools, self.counters, waiting, begun, self.now)
+        by = self.now.timestamp() + self.snapshot.policy.grace_s
+        gone = {one.job_id: by for one in self.room.decided.preempted}
+        return Foresight(self.snapshot, self.pools, self.counters, waiting, begun, self.now, gone)
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:

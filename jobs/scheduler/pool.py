@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.scheduler.fit import could_hold
-from jobs.scheduler.room import NOW, Hold, Part, Room, Span, is_open
+from jobs.scheduler.holds import NOW, Hold, Part, Span, is_open
+from jobs.scheduler.levels import Levels
+from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import Node, Pending, Placement
 from jobs.scheduler.topology import Key, compact
 from jobs.spec import Resources
@@ -30,23 +32,43 @@ class Shape:
     """Those that take jobs."""
     masks: dict[int, int]
     """By node id: the GPUs there that may serve it."""
+    levels: Levels[Room]
     closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     """By node id: when it is kept for others, or for nobody."""
     fails_from: float = math.inf
     """The shortest time for which it is known not to fit now. A pass only takes things away, and
     what does not fit for an hour does not fit for longer."""
 
-    def fitting(self, until: float) -> Rooms:
-        """The nodes that can take its part now and keep it so long, whatever is promised."""
-        asked, masks, closed = self.asked, self.masks, self.closed
-        found = [room for room in self.ready if room.fits(asked, masks[room.node.id])]
-        if closed:
-            found = [r for r in found if is_open(closed.get(r.node.id, ()), -math.inf, until)]
+    _takers: frozenset[int] = field(init=False)
+    _opens: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By node id: when it opens, and since which change of the node that is so."""
+
+    def __post_init__(self) -> None:
+        self._takers = frozenset(room.node.id for room in self.ready)
+
+    def fitting(self, until: float, tightest: bool = False) -> Rooms:
+        """The nodes that can take its part now and keep it so long, whatever is promised.
+
+        `tightest`: only those with the fewest free GPUs.
+        """
+        found: Rooms = []
+        for level in self.levels.upwards(self.asked.gpus_per_node):
+            found += [room for room in level if self._takes(room, until)]
+            if found and tightest:
+                break
         return found
+
+    def _takes(self, room: Room, until: float) -> bool:
+        node_id = room.node.id
+        if node_id not in self._takers or not room.fits(self.asked, self.masks[node_id]):
+            return False
+        return not self.closed or is_open(self.closed.get(node_id, ()), -math.inf, until)
 
     def fits(self, room: Room, start: float, until: float) -> bool:
         """Whether the node can take its part then, beside what is promised."""
         node_id = room.node.id
+        if not room.booked and node_id not in self.closed:
+            return self._opening(room) <= start
         return room.fits_at(self.asked, self.masks[node_id], start, until) and (
             node_id not in self.closed or is_open(self.closed[node_id], start, until)
         )
@@ -54,8 +76,19 @@ class Shape:
     def earliest(self, room: Room, length: float, now: float) -> float:
         """When the node fits at the latest; infinity when that is not known."""
         node_id = room.node.id
+        if not room.booked and node_id not in self.closed:
+            at = self._opening(room)
+            return now if at == NOW else max(at, now + 1)
         closed = self.closed.get(node_id, ())
         return room.earliest(self.asked, self.masks[node_id], length, now, closed)
+
+    def _opening(self, room: Room) -> float:
+        node_id = room.node.id
+        known = self._opens.get(node_id)
+        if known is None or known[0] != room.changes:
+            known = room.changes, room.opens(self.asked, self.masks[node_id])
+            self._opens[node_id] = known
+        return known[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +126,12 @@ class Pool:
     shapes: dict[tuple[Resources, frozenset[int]], Shape] = field(default_factory=dict)
     promises: dict[int, Promise] = field(default_factory=dict)
     """By job id, in the order in which they were given."""
+    levels: Levels[Room] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.levels = Levels((room, room.free.bit_count()) for room in self.rooms)
+        for room in self.rooms:
+            room.levels = self.levels
 
     @classmethod
     def of(cls, nodes: Iterable[Node], closures: Iterable[Closure] = ()) -> Pool:
@@ -118,9 +157,14 @@ class Pool:
                 able=able,
                 ready=[room for room in able if not room.node.unavailable],
                 masks={room.node.id: room.mask(asked) for room in able},
+                levels=self.levels,
                 closed=self._closed(allowed),
             )
         return found
+
+    def has_room(self, asked: Resources) -> bool:
+        """False: no request like this can start now. True: it may."""
+        return self.levels.number(asked.gpus_per_node) >= asked.nodes
 
     def shape_of(self, job: Pending) -> Shape:
         """That of a waiting job."""
@@ -143,8 +187,7 @@ class Pool:
         if length >= shape.fails_from:
             return None
         until = now + length
-        fitting = shape.fitting(until)
-        chosen = choose(shape.asked, fitting)
+        chosen = choose(shape.asked, shape.fitting(until, tightest=shape.asked.nodes == 1))
         if chosen is None:
             shape.fails_from = length if shape.closed else 0
             return None
@@ -155,7 +198,7 @@ class Pool:
             return site
         clear = None
         if elsewhere:
-            beside = [room for room in fitting if shape.fits(room, NOW, until)]
+            beside = [room for room in shape.fitting(until) if shape.fits(room, NOW, until)]
             clear = choose(shape.asked, beside)
         if clear is None:
             shape.fails_from = length

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.bands import Band
+from jobs.scheduler.holds import Hold
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.pool import Pool, Shape
-from jobs.scheduler.room import Hold, Room
+from jobs.scheduler.room import Room
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
@@ -56,39 +57,61 @@ class Preemption:
         self._tally = tally
         self._policy = policy
         self._now = now
-        self._victims = sorted(
-            (victim for victim in victims if self._may_be_asked(victim)),
-            key=lambda victim: (victim.lost(now), -victim.started_at, -victim.job_id),
+        every = sorted(
+            victims, key=lambda victim: (victim.lost(now), -victim.started_at, -victim.job_id)
         )
+        self._victims = [victim for victim in every if self._may_be_asked(victim)]
+        self._leaving = [victim for victim in every if victim.leaving]
+        self._claims: list[tuple[int, float]] = []
+        """Group and GPUs of those for whom the leaving make room."""
         self._hopeless: set[tuple[int, int]] = set()
 
     def make_room(
         self, job: Pending, group: int, pool: Pool, shape: Shape, length: float
-    ) -> list[Victim]:
-        """Those who have to leave so that the job fits for so long; none if that would not do.
+    ) -> list[Victim] | None:
+        """Those who have to leave so that the job fits for so long, beside those who do anyway.
 
-        Until `policy.grace_s` from now they are still there: the caller promises the job its
-        place from then on.
+        None if that would not do. Until `policy.grace_s` from now they are still there: the caller
+        promises the job its place from then on.
         """
-        if not self._victims or (id(shape), group) in self._hopeless:
-            return []
+        if not (self._victims or self._leaving) or (id(shape), group) in self._hopeless:
+            return None
         there = _whereabouts(pool)
         trial = _Trial(job, group, pool, shape, length, self._now, self._tally)
-        for victim in self._victims:
-            if victim.job_id in there and self._may_be_taken(victim, job, group):
-                trial.remove(victim, there[victim.job_id])
-                if trial.fits():
-                    break
-        chosen = trial.let_off() if trial.fits() else []
+        for victim in self._leaving:
+            trial.remove(victim, there.get(victim.job_id, []))
+        for claim in self._claims:
+            self._tally.add(*claim, 0.0)
+        chosen = self._choose(trial, job, group, there)
+        for claim in self._claims:
+            self._tally.remove(*claim, 0.0)
         trial.undo()
-        if not chosen:
+        if chosen is None:
             self._hopeless.add((id(shape), group))
+            return None
+        self._claims.append((group, job.gpus))
         for victim in chosen:
             self._victims.remove(victim)
-            for room, held in there[victim.job_id]:
-                end = min(held.end, self._now + self._policy.grace_s)
-                room.holds[victim.job_id] = Hold(victim.job_id, end, held.part)
+            self._leaving.append(victim)
+            for room, held in there.get(victim.job_id, ()):
+                room.expect(victim.job_id, min(held.end, self._now + self._policy.grace_s))
         return chosen
+
+    def _choose(
+        self, trial: _Trial, job: Pending, group: int, there: dict[int, Holds]
+    ) -> list[Victim] | None:
+        if trial.fits():
+            return []
+        taken = []
+        limited = trial.limited()
+        for victim in self._victims:
+            # What was borrowed may be given back on nodes of another partition, too.
+            if (limited or victim.job_id in there) and self._may_be_taken(victim, job, group):
+                trial.remove(victim, there.get(victim.job_id, []))
+                taken.append(victim)
+                if trial.fits():
+                    return trial.let_off(taken)
+        return None
 
     def _may_be_asked(self, victim: Victim) -> bool:
         policy = self._policy
@@ -115,9 +138,13 @@ class _Trial:
         self._pool, self._shape, self._tally = pool, shape, tally
         self._removed: dict[int, tuple[Victim, Holds]] = {}
         self._was = shape.fails_from
+        self._promises = dict(pool.promises)
+        self._rooms: dict[int, tuple[Room, int, int]] = {}
+        """With their CPUs and memory: an emptied node has all of it, told or not."""
 
     def remove(self, victim: Victim, holds: Holds) -> None:
         for room, _ in holds:
+            self._rooms.setdefault(room.node.id, (room, room.cpus, room.memory_mib))
             room.release(victim.job_id)
         self._tally.remove(victim.group, victim.gpus, 0.0)
         self._removed[victim.job_id] = victim, holds
@@ -128,26 +155,39 @@ class _Trial:
         self._tally.add(victim.group, victim.gpus, 0.0)
         del self._removed[victim.job_id]
 
-    def fits(self) -> bool:
-        """Whether it could start, were they gone, and break no promise."""
+    def limited(self) -> bool:
+        """Whether a quota is in its way, whatever there is room for."""
         job = self._job
         limit = self._tally.check(self._group, job.gpus, job.gpus * job.walltime_s)
-        if limit not in (FITS, BORROWS):
+        return limit not in (FITS, BORROWS)
+
+    def fits(self) -> bool:
+        """Whether it could start, were they gone, and break no promise."""
+        if self.limited():
             return False
         self._shape.fails_from = math.inf
         return self._pool.find(self._shape, self._length, self._now) is not None
 
-    def let_off(self) -> list[Victim]:
+    def let_off(self, taken: Sequence[Victim]) -> list[Victim]:
         """Those who are needed: who loses most is let off first."""
-        for victim, holds in reversed(list(self._removed.values())):
+        for victim in reversed(taken):
+            holds = self._removed[victim.job_id][1]
             self.put_back(victim, holds)
             if not self.fits():
                 self.remove(victim, holds)
-        return [victim for victim, _ in self._removed.values()]
+        return [victim for victim in taken if victim.job_id in self._removed]
 
     def undo(self) -> None:
+        """All are back, and the promises that were moved out of the way are where they were."""
         for victim, holds in list(self._removed.values()):
             self.put_back(victim, holds)
+        for room, cpus, memory_mib in self._rooms.values():
+            room.cpus, room.memory_mib = cpus, memory_mib
+        moved = [p for p in self._promises.values() if self._pool.promises[p.job_id] is not p]
+        for promise in moved:
+            self._pool.withdraw(promise.job_id)
+        for promise in moved:
+            self._pool.give(promise)
         self._shape.fails_from = self._was
 
 

@@ -8,56 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from jobs.scheduler.fit import name_key, usable_models
+from jobs.scheduler.holds import NOW, Hold, Part, Shards, Spans, is_open
+from jobs.scheduler.levels import Levels
 from jobs.scheduler.snapshot import Gpu, Node
 from jobs.spec import Resources
-
-Shards = tuple[tuple[int, int], ...]
-"""Parts of shared GPUs: (position of the GPU, how many)."""
-Span = tuple[float, float]
-Spans = tuple[Span, ...]
-NOW = -math.inf
-"""As a start: nobody leaves before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a job has, or would have, of one node."""
-
-    gpus: int = 0
-    """A bit for each whole GPU."""
-    shards: Shards = ()
-    cpus: int = 0
-    memory_mib: int = 0
-    alone: bool = False
-    """Nobody else may be on the node."""
-
-    def touches(self) -> int:
-        """A bit for each GPU of which it has anything."""
-        bits = self.gpus
-        for position, _ in self.shards:
-            bits |= 1 << position
-        return bits
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A part that a job has until `end` at the latest, or is promised from `start` on."""
-
-    job_id: int
-    end: float
-    part: Part
-    start: float = NOW
 
 
 class Room:
     """One node: what it has left, who has the rest, and what is promised of it."""
 
     __slots__ = (
-        "alone", "booked", "cpus", "free", "gpus", "holds", "memory_mib", "models", "node",
-        "order", "shared",
+        "alone", "booked", "changes", "cpus", "free", "gpus", "holds", "levels", "memory_mib",
+        "models", "node", "order", "shared",
     )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
@@ -75,6 +39,10 @@ class Room:
         self.alone = node.exclusive
         self.holds: dict[int, Hold] = {}
         self.booked: list[Hold] = []
+        self.changes = 0
+        """Counts what has become of its holds: what was found out of them before holds no more."""
+        self.levels: Levels[Room] | None = None
+        """Wants to know how many of its GPUs are free."""
         for position, gpu in enumerate(self.gpus):
             self.models[gpu.model] = self.models.get(gpu.model, 0) | 1 << position
             if gpu.sharers:
@@ -93,6 +61,13 @@ class Room:
             shards += [(position, part) for holder, part in gpu.sharers if holder == job_id]
         part = Part(gpus, tuple(shards), cpus, memory_mib, self.node.exclusive)
         self.holds[job_id] = Hold(job_id, end, part)
+        self.changes += 1
+
+    def expect(self, job_id: int, end: float) -> None:
+        """A job that is here ends at another time than was thought."""
+        held = self.holds[job_id]
+        self.holds[job_id] = Hold(job_id, end, held.part, held.start)
+        self.changes += 1
 
     def mask(self, asked: Resources) -> int:
         """The GPUs that may serve the request, free or not."""
@@ -172,6 +147,24 @@ class Room:
                 return start
         return math.inf
 
+    def opens(self, asked: Resources, mask: int) -> float:
+        """With whose end it fits, if nothing was promised: NOW if it does, infinity if unknown.
+
+        Only for a node of which nothing is promised.
+        """
+        if self.fits_at(asked, mask, NOW, math.inf):
+            return NOW
+        gpus = self.free
+        for held in sorted(self.holds.values(), key=_by_end):
+            gpus |= held.part.touches()
+            if held.end == math.inf:
+                break
+            if (gpus & mask).bit_count() < asked.gpus_per_node:
+                continue
+            if self.fits_at(asked, mask, held.end, math.inf):
+                return held.end
+        return math.inf
+
     def freed_at(self, moment: float) -> float:
         """When the last of those left who will be gone by then."""
         return max((held.end for held in self.holds.values() if held.end <= moment), default=NOW)
@@ -197,7 +190,7 @@ class Room:
     def take(self, job_id: int, part: Part, end: float) -> None:
         """Give a job its part now."""
         self.holds[job_id] = Hold(job_id, end, part)
-        self.free &= ~part.touches()
+        self._free_are(self.free & ~part.touches())
         for position, shards in part.shards:
             self.shared[position] = self.shared.get(position, 0) + shards
         self.cpus -= part.cpus
@@ -207,17 +200,24 @@ class Room:
     def release(self, job_id: int) -> None:
         """The job is gone. A node that nobody is left on is whole again."""
         part = self.holds.pop(job_id).part
-        self.free |= part.gpus
+        free = self.free | part.gpus
         for position, shards in part.shards:
             self.shared[position] -= shards
             if not self.shared[position]:
                 del self.shared[position]
-                self.free |= 1 << position
+                free |= 1 << position
+        self._free_are(free)
         self.cpus += part.cpus
         self.memory_mib += part.memory_mib
         self.alone = any(held.part.alone for held in self.holds.values())
         if not self.holds:
             self.cpus, self.memory_mib = self.node.cpus, self.node.memory_mib
+
+    def _free_are(self, free: int) -> None:
+        if self.levels is not None:
+            self.levels.move(self, self.free.bit_count(), free.bit_count())
+        self.free = free
+        self.changes += 1
 
     def _rest_fits(self, asked: Resources, moment: float) -> bool:
         """CPUs and memory at a moment."""
@@ -238,11 +238,12 @@ class Room:
     def _shard_place(self, asked: Resources, mask: int, start: float, until: float) -> int | None:
         """The shared GPU with the least room that is enough: whole GPUs stay whole."""
         whole, taken = 0, dict.fromkeys(range(len(self.gpus)), 0)
-        for held in (*self.holds.values(), *self.booked):
-            if held.end > start and held.start < until:
-                whole |= held.part.gpus
-                for position, shards in held.part.shards:
-                    taken[position] += shards
+        there = [held for held in self.holds.values() if held.end > start]
+        there += [held for held in self.booked if held.start < until and held.end > start]
+        for held in there:
+            whole |= held.part.gpus
+            for position, shards in held.part.shards:
+                taken[position] += shards
         places = [
             (gpu.shards - taken[position], position)
             for position, gpu in enumerate(self.gpus)
@@ -277,11 +278,6 @@ class Room:
         }
         order = sorted(_positions(bits), key=lambda at: (-freed.get(at, NOW), at))
         return sum(1 << position for position in order[:number])
-
-
-def is_open(closed: Spans, start: float, until: float) -> bool:
-    """Whether none of these times overlaps."""
-    return all(until <= begins or ends <= start for begins, ends in closed)
 
 
 def _positions(bits: int) -> Iterator[int]:

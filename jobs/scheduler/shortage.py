@@ -43,7 +43,24 @@ def shortage(shape: Shape) -> str:
         most = max(free.values())
         if most < asked.gpus_per_node:
             return _gpus_free(most, [name for name, number in free.items() if number == most])
+    if asked.shards:
+        most = max(free_parts(shape, room) for room in roomy)
+        if most < asked.shards:
+            return f"no GPU has more than {most} free" if most else "none is free"
     return _closest(shape, roomy)
+
+
+def free_parts(shape: Shape, room: Room) -> int:
+    """Of the GPUs of the node that may serve the request, the free parts of the emptiest one."""
+    mask = shape.masks[room.node.id]
+    return max(
+        (
+            gpu.shards - room.shared.get(at, 0)
+            for at, gpu in enumerate(room.gpus)
+            if mask >> at & 1 and (room.free >> at & 1 or at in room.shared)
+        ),
+        default=0,
+    )
 
 
 def free_gpus(shape: Shape, room: Room) -> int:
@@ -78,13 +95,16 @@ def _closest(shape: Shape, rooms: Sequence[Room]) -> str:
         free = free_gpus(shape, room)
         if free < asked.gpus_per_node:
             found.append(count(free, "GPU"))
+        parts = free_parts(shape, room) if asked.shards else 0
+        if parts < asked.shards:
+            found.append(f"{count(parts, 'part')} of a GPU")
         if room.cpus < asked.cpus:
             found.append(count(max(room.cpus, 0), "CPU"))
         if asked.memory_mib is not None and room.memory_mib < asked.memory_mib:
             found.append(memory(max(room.memory_mib, 0)))
         if asked.exclusive and room.holds:
             found.append("no place to itself")
-        return found or ["less of a GPU"]
+        return found
 
     best = min(rooms, key=lambda room: (len(lacks(room)), -room.cpus, room.order))
     return f"the closest, {best.node.name}, has only {' and '.join(lacks(best))} free"

@@ -53,7 +53,15 @@ class Others:
 
     @cached_property
     def _labels(self) -> dict[int, str]:
-        return {job.id: job.label for job in self._jobs if job.array_id != job.id}
+        return {job.id: job.label for job in self._jobs}
+
+    @cached_property
+    def _arrays(self) -> set[int | None]:
+        return {job.array_id for job in self._jobs}
+
+    def holding(self, ids: Iterable[int]) -> list[str]:
+        """Jobs themselves: by an array's id that task of it which has the same."""
+        return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 
     def called(self, ids: Iterable[int]) -> list[str]:
         """Each of these jobs by its own label, also where its id stands for an array."""
@@ -61,7 +69,11 @@ class Others:
         return [labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 
     def named(self, ids: Iterable[int]) -> list[str]:
-        return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
+        """What is waited for: by an array's id all of it."""
+        return [
+            str(job_id) if job_id in self._arrays else self._labels.get(job_id, str(job_id))
+            for job_id in sorted(ids)
+        ]
 
 
 class Arrays:

@@ -54,6 +54,13 @@ class Requested(TrueLengths):
         return self.limit(trial)
 
 
+class Granted(Requested):
+    """The same, except that a job which outlived its limit must have been granted what it ran."""
+
+    def limit(self, trial: Trial) -> float:
+        return max(super().limit(trial), trial.run_s)
+
+
 class Predicted:
     """What the jobs that have ended by then tell, and nothing before the first has."""
 

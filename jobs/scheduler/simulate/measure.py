@@ -21,10 +21,13 @@ class ProjectFigures:
     jobs: int
     mean_wait_s: float
     p99_wait_s: float
-    speed: float
-    """The mean, over its jobs, of the share of its time in the system that a job ran."""
     slowdown: float
     """The mean over its jobs of the bounded slowdown."""
+
+    @property
+    def speed(self) -> float:
+        """1 where no job waits, 1/2 where its jobs take twice their time; slow ones count most."""
+        return 1 / self.slowdown
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,6 @@ class Figures:
     fairness: float
     """Jain's index over the projects' speeds."""
     slowest_project_speed: float
-    fairness_of_slowdown: float
-    """Jain's index over the projects' mean bounded slowdowns."""
     allocated_share: float
     """Of all GPU time until the last job was submitted."""
     preemptions: int
@@ -81,7 +82,6 @@ def figures(simulation: Simulation) -> Figures:
         mean_slowdown=mean([_slowdown(run) for run in runs]),
         fairness=jain(speeds),
         slowest_project_speed=min(speeds, default=0.0),
-        fairness_of_slowdown=jain([project.slowdown for project in projects.values()]),
         allocated_share=_allocated(simulation),
         preemptions=sum(run.preemptions for run in runs),
         lost_gpu_hours=fsum(run.lost_s * run.trial.gpus for run in runs) / 3600,
@@ -103,13 +103,11 @@ def _projects(simulation: Simulation) -> dict[str, ProjectFigures]:
 
 def _project(runs: Sequence[Run]) -> ProjectFigures:
     waits = [run.wait_s for run in runs]
-    slowdowns = [_slowdown(run) for run in runs]
     return ProjectFigures(
         jobs=len(runs),
         mean_wait_s=mean(waits),
         p99_wait_s=quantile(waits, 0.99),
-        speed=mean([1 / slowdown for slowdown in slowdowns]),
-        slowdown=mean(slowdowns),
+        slowdown=mean([_slowdown(run) for run in runs]),
     )
 
 

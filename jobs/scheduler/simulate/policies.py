@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jobs.scheduler.policy import Backfill, Order, Policy
-from jobs.scheduler.simulate.lengths import Lengths, Predicted, Requested, TrueLengths, Within
+from jobs.scheduler.simulate.lengths import (
+    Granted,
+    Lengths,
+    Predicted,
+    Requested,
+    TrueLengths,
+    Within,
+)
 
 
 class Known(StrEnum):
@@ -20,6 +27,8 @@ class Known(StrEnum):
     """Their real run times, in advance."""
     REQUESTED = "requested"
     """Their users' time limits."""
+    GRANTED = "granted"
+    """The same; of who outlived it the real run time, as in published simulations."""
     PREDICTED = "predicted"
     """What the history foretells, within the time limits where there are any."""
     WITHIN = "predicted-within-requested"
@@ -44,6 +53,7 @@ class PolicyError(ValueError):
 _LENGTHS: dict[Known, Callable[[], Lengths]] = {
     Known.TRUE: TrueLengths,
     Known.REQUESTED: Requested,
+    Known.GRANTED: Granted,
     Known.PREDICTED: Predicted,
     Known.WITHIN: Within,
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.pool import Pool, Shape
 from jobs.scheduler.rank import Place, in_order, place
 from jobs.scheduler.simulate.lengths import Kin
 from jobs.scheduler.snapshot import Pending
@@ -26,8 +27,12 @@ class Queue:
         self._steady = policy.order in _STEADY
         self._place: Callable[[Pending], Place] = place(policy, {}, 0.0)
         self._line: list[tuple[Place, Pending]] = []
-        self._asked: dict[Resources, int] = defaultdict(int)
-        """How many jobs wait for it."""
+        self._numbers: dict[Resources, int] = {}
+        """Equal requests are one class, and it has a number."""
+        self._class: dict[int, int] = {}
+        """By job id."""
+        self._waiting: Counter[int] = Counter()
+        """How many jobs of each class there are."""
         self._kin: dict[Kin, set[int]] = defaultdict(set)
         self._stirred: set[Kin] = set()
 
@@ -37,7 +42,9 @@ class Queue:
     def add(self, job: Pending, kin: Kin | None) -> None:
         """It waits from now on."""
         self.jobs[job.id] = job
-        self._asked[job.resources] += 1
+        number = self._numbers.setdefault(job.resources, len(self._numbers))
+        self._class[job.id] = number
+        self._waiting[number] += 1
         if kin is not None:
             self._kin[kin].add(job.id)
         if self._steady:
@@ -46,9 +53,7 @@ class Queue:
     def pop(self, job_id: int, kin: Kin | None) -> Pending:
         """It waits no more."""
         job = self.jobs.pop(job_id)
-        self._asked[job.resources] -= 1
-        if not self._asked[job.resources]:
-            del self._asked[job.resources]
+        self._waiting[self._class.pop(job_id)] -= 1
         if kin is not None:
             self._kin[kin].discard(job_id)
         if self._steady:
@@ -75,9 +80,17 @@ class Queue:
         self._stirred.clear()
         return found
 
-    def classes(self) -> Iterable[Resources]:
-        """What the jobs ask for, each once."""
-        return self._asked.keys()
+    def fitting(self, pool: Pool) -> dict[int, Shape]:
+        """The classes of which somebody waits and may start."""
+        return {
+            number: pool.shape(asked)
+            for asked, number in self._numbers.items()
+            if self._waiting[number] and pool.has_room(asked)
+        }
+
+    def full(self, pool: Pool, fitting: dict[int, Shape]) -> list[int]:
+        """Those of the classes for which there is no room any more."""
+        return [number for number, shape in fitting.items() if not pool.has_room(shape.asked)]
 
     def in_order(self, now: float, priority: dict[int, float]) -> Iterable[Pending]:
         """All of them, the first to be taken in front."""
@@ -86,21 +99,21 @@ class Queue:
         return in_order(self.jobs.values(), self._policy, priority, now)
 
     def deciding(
-        self, now: float, priority: dict[int, float], fitting: set[Resources]
+        self, now: float, priority: dict[int, float], fitting: dict[int, Shape]
     ) -> Iterator[Pending]:
         """Those of them without whom a pass would decide otherwise, as nobody can be preempted.
 
-        Nobody starts whose class does not fit; of those only the first matter, for what they
-        are promised, or, where nothing may pass them, the very first, as the end of the walk.
+        Nobody starts whose class does not fit, or for so long; of those only the first matter,
+        for what they are promised, or, where nothing may pass them, the very first, as the end of
+        the walk. Classes that do not fit any more may be taken out of `fitting` on the way.
         """
-        ids = {id(asked) for asked in fitting}
-        promises = self._policy.reservations
-        if self._policy.backfill is Backfill.GREEDY:
-            promises = 0
+        backfill = self._policy.backfill
+        promises = 0 if backfill is Backfill.GREEDY else self._policy.reservations
         for job in self.in_order(now, priority):
-            if id(job.resources) in ids:
+            shape = fitting.get(self._class[job.id])
+            if shape is not None and job.walltime_s < shape.fails_from:
                 yield job
-            elif self._policy.backfill is Backfill.NONE:
+            elif backfill is Backfill.NONE or not fitting:
                 return
             elif promises:
                 promises -= 1

@@ -16,8 +16,7 @@ from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import priorities
-from jobs.scheduler.room import Hold, Room
-from jobs.scheduler.simulate.census import Census
+from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Queue
 from jobs.scheduler.simulate.shares import Shares
@@ -29,6 +28,15 @@ _ENDS, _OUTLIVES = 0, 1
 """What happens to a running job: it ends, or runs longer than it was taken to."""
 SURPRISE_S = 60.0
 """Who outlives what was expected is taken to need as long again, and no less than this."""
+
+
+class Stuck(ValueError):
+    """A job that this policy never starts on this cluster."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(
+            f"job {trial.id} on {trial.gpus} GPUs never starts in partition {trial.partition}"
+        )
 
 
 @dataclass(slots=True)
@@ -83,7 +91,6 @@ class Simulation:
         self.pass_s: list[float] = []
         """How long each pass took."""
         self._clock = clock
-        self._census = {name: Census(pool.rooms) for name, pool in self.pools.items()}
         self._rooms = {r.node.id: r for pool in self.pools.values() for r in pool.rooms}
         self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
         self._events: list[tuple[float, int, int, int]] = []
@@ -97,7 +104,10 @@ class Simulation:
         )
 
     def play(self) -> dict[int, Run]:
-        """Until every job has ended; by the jobs' ids."""
+        """Until every job has ended; by the jobs' ids.
+
+        Raises `Stuck` if in the end one of them could not start on a whole empty cluster.
+        """
         arrivals = sorted(self.workload.jobs, key=lambda trial: (trial.submit_s, trial.id))
         coming = 0
         while coming < len(arrivals) or self._events:
@@ -110,12 +120,15 @@ class Simulation:
                 coming += 1
             while touched:
                 touched = {name for name in sorted(touched) if self.decide(name, now)}
+        for queue in self.queues.values():
+            for job_id in queue.jobs:
+                raise Stuck(self.runs[job_id].trial)
         return self.runs
 
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
         queue, pool = self.queues[name], self.pools[name]
-        fitting = {asked for asked in queue.classes() if self._census[name].has_room(asked)}
+        fitting = queue.fitting(pool)
         if not queue or not (fitting or self._may_preempt):
             return False
         began = self._clock()
@@ -128,11 +141,13 @@ class Simulation:
         walk = Pass({name: pool}, self.tally, self.policy, now, preemption)
         priority = self._priorities(name, now)
         if self._may_preempt:
-            order = iter(list(queue.in_order(now, priority)))
+            for job in list(queue.in_order(now, priority)):
+                walk.consider(job)
         else:
-            order = queue.deciding(now, priority, fitting)
-        for job in order:
-            walk.consider(job)
+            for job in queue.deciding(now, priority, fitting):
+                if walk.consider(job):
+                    for number in queue.full(pool, fitting):
+                        del fitting[number]
         decided = walk.finish()
         self.pass_s.append(self._clock() - began)
         self._start(name, decided, now)
@@ -204,9 +219,7 @@ class Simulation:
             if run.first_start_s < 0:
                 run.first_start_s = now
             job = run.pending = self.queues[name].pop(start.job_id, self.lengths.kin(run.trial))
-            rooms = [self._rooms[placement.node_id] for placement in start.placements]
-            self._running[name][job.id] = rooms
-            self._census[name].look(rooms)
+            self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
             self.shares.hold(job.association, job.gpus, now)
             heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
             if run.left_s > job.walltime_s:
@@ -215,17 +228,14 @@ class Simulation:
     def _outlives(self, run: Run, now: float) -> None:
         more = max(SURPRISE_S, now - run.start_s)
         for room in self._running[run.trial.partition][run.trial.id]:
-            held = room.holds[run.trial.id]
-            room.holds[run.trial.id] = Hold(held.job_id, now + more, held.part)
+            room.expect(run.trial.id, now + more)
         if now + more < run.start_s + run.left_s:
             heapq.heappush(self._events, (now + more, _OUTLIVES, run.trial.id, run.tries))
 
     def _leave(self, run: Run, now: float) -> None:
         job = run.pending
-        rooms = self._running[run.trial.partition].pop(job.id)
-        for room in rooms:
+        for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
-        self._census[run.trial.partition].look(rooms)
         group = self.tally.group(job.project_id, job.user_id, job.band)
         self.tally.remove(group, job.gpus, job.gpus * job.walltime_s)
         self.shares.hold(job.association, -job.gpus, now)

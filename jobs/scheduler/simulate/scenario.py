@@ -23,7 +23,7 @@ def workload(
     Raises `PolicyError` for what the policy needs to know and the workload does not tell.
     """
     jobs = list(recorded)
-    if policy.lengths in (Known.REQUESTED, Known.WITHIN) and any(
+    if policy.lengths in (Known.REQUESTED, Known.GRANTED, Known.WITHIN) and any(
         job.request_s is None for job in jobs
     ):
         raise PolicyError(f"{policy.name}: {name} does not tell what time its users asked for")

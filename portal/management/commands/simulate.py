@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.scheduler.simulate.measure import Figures, figures
 from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policy
-from jobs.scheduler.simulate.run import Simulation
+from jobs.scheduler.simulate.run import Simulation, Stuck
 from jobs.scheduler.simulate.scenario import workload
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
@@ -58,7 +58,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self._simulate(options)
-        except (TableError, PolicyError) as error:
+        except (TableError, PolicyError, Stuck) as error:
             raise CommandError(str(error)) from error
 
     def _simulate(self, options: dict[str, Any]) -> None:

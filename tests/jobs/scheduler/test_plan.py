@@ -1,4 +1,4 @@
-"""First come, first served as bare data: a cluster and a queue in, who runs where out."""
+"""Who starts where, as bare data: a cluster and a queue in, placements out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STARTS: dict[
         {1: {2: [1, 2, 3], 9: [0, 1, 2]}},
     ),
     "a gang waits whole": ([node(1)], [], [pending(1, 4, nodes=2)], {}),
-    "nothing passes a job that waits": (
+    "nothing passes a job that waits and would be delayed": (
         [node(1, used={50: 2})],
         [running(50, 9, 1)],
         [pending(1, 4), pending(2, 1)],

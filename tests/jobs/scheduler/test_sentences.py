@@ -26,18 +26,13 @@ SENTENCES: dict[
         {
             1: (
                 Reason.RESOURCES,
-                "Needs 2 GPUs on one node; 1 is free (on n1). "
-                "Job 17 frees 4 GPUs on n2 by 14:05 UTC at the latest.",
-            ),
-            2: (
-                Reason.PRIORITY,
-                "Job 1 is ahead of it and waits for 2 GPUs on one node, "
-                "free by 14:05 UTC at the latest.",
+                "Needs 2 GPUs on one node; none is free. "
+                "Job 17 makes room for it on n2 by 14:05 UTC at the latest.",
             ),
             3: (
-                Reason.PRIORITY,
-                "2 jobs are ahead of it; the next, job 1, waits for 2 GPUs on one node, "
-                "free by 14:05 UTC at the latest.",
+                Reason.RESOURCES,
+                "Needs 1 GPU on one node; none is free. "
+                "Job 2 makes room for it on n1 by 13:00 UTC at the latest.",
             ),
         },
     ),
@@ -49,8 +44,8 @@ SENTENCES: dict[
             1: (
                 Reason.RESOURCES,
                 "Needs 2 nodes with 4 GPUs each; none has that free now. "
-                "Jobs 17 and 50 make room for it by 14:40 UTC on 22 Nov at the latest.",
-            )
+                "Jobs 17 and 50 make room for it on n1, n2 by 14:40 UTC on 22 Nov at the latest.",
+            ),
         },
     ),
     "a gang that is nearly there": (
@@ -61,8 +56,8 @@ SENTENCES: dict[
             1: (
                 Reason.RESOURCES,
                 "Needs 3 nodes with 4 GPUs, 2 CPUs and 64 GiB each; 2 have that free now (n1, n2). "
-                "Job 17 makes room for it by 14:05 UTC at the latest.",
-            )
+                "Job 17 makes room for it on n1, n2, n3 by 14:05 UTC at the latest.",
+            ),
         },
     ),
     "seconds count": (
@@ -73,8 +68,8 @@ SENTENCES: dict[
             1: (
                 Reason.RESOURCES,
                 "Needs 1 GPU on one node; none is free. "
-                "Job 17 frees 4 GPUs on n1 by 14:06 UTC at the latest.",
-            )
+                "Job 17 makes room for it on n1 by 14:06 UTC at the latest.",
+            ),
         },
     ),
     "an array's next task may go first": (
@@ -93,13 +88,14 @@ SENTENCES: dict[
             ),
             6: (
                 Reason.RESOURCES,
-                "Needs 4 GPUs on one node; none is free. Jobs 4_0 and 17 make room for it "
-                "by 14:05 UTC unless job 4_1, submitted earlier, starts there first.",
+                "Needs 4 GPUs on one node; none is free. "
+                "Jobs 4_0 and 17 make room for it on n1 by 14:05 UTC at the latest.",
             ),
             7: (
-                Reason.PRIORITY,
-                "Job 6 is ahead of it and waits for 4 GPUs on one node, free "
-                "by 14:05 UTC unless job 4_1, submitted earlier, starts there first.",
+                Reason.RESOURCES,
+                "Needs 1 GPU on one node; none is free. "
+                "Job 6 goes first; there is room for it on n1 by 15:05 UTC unless job"
+                " 4_1, which is ahead of it, starts there first.",
             ),
         },
     ),
@@ -132,8 +128,9 @@ SENTENCES: dict[
             ),
             7: (
                 Reason.RESOURCES,
-                "Needs 1 GPU on one node; none is free. Job 17 makes room for it by 14:05 UTC "
-                "unless one of 2 jobs submitted earlier starts there first.",
+                "Needs 1 GPU on one node; none is free. "
+                "Job 17 makes room for it on n1 by 14:05 UTC unless one of 2 jobs "
+                "that are ahead of it starts there first.",
             ),
             8: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
         },
@@ -147,12 +144,9 @@ SENTENCES: dict[
             20: (
                 Reason.RESOURCES,
                 "Needs 4 GPUs on one node; none is free. "
-                "Jobs 3, 4_4 and 2 others free 4 GPUs on n1 by 14:05 UTC at the latest.",
+                "Jobs 3, 4_4 and 2 others make room for it on n1 by 14:05 UTC at the latest.",
             ),
-            21: (
-                Reason.DEPENDENCY,
-                "Waits for jobs 4 and 4_4 to end, by 14:05 UTC at the latest.",
-            ),
+            21: (Reason.DEPENDENCY, "Waits for jobs 4 and 4_4 to end, by 14:05 UTC at the latest."),
         },
     ),
     "an array as a whole ends with its last task": (
@@ -198,8 +192,8 @@ SENTENCES: dict[
             1: (
                 Reason.RESOURCES,
                 "Needs 2 GPUs and 16 CPUs on one node; the closest, n1, has only 4 CPUs free. "
-                "Job 17 leaves n1 by 14:05 UTC at the latest.",
-            )
+                "Job 17 makes room for it on n1 by 14:05 UTC at the latest.",
+            ),
         },
     ),
     "a whole node": (
@@ -210,9 +204,9 @@ SENTENCES: dict[
             1: (
                 Reason.RESOURCES,
                 "Needs a whole node with 1 GPU; none is empty. "
-                "Job 17 frees 1 GPU on n1 by 14:05 UTC at the latest. "
+                "Job 17 makes room for it on n1 by 14:05 UTC at the latest. "
                 "Could hold it too, but takes no jobs now: n2 (draining: fan noise).",
-            )
+            ),
         },
     ),
     "waits of its own": (
@@ -299,7 +293,7 @@ def test_a_start_of_this_very_plan_is_foretold_to_end() -> None:
     decided = plan(Snapshot((node(1),), (pending(1, 3), pending(2, 2))), NOW)
     assert decided.explanations[2].detail == (
         "Needs 2 GPUs on one node; 1 is free (on n1). "
-        "Job 1 frees 3 GPUs on n1 by 13:00 UTC at the latest."
+        "Job 1 makes room for it on n1 by 13:00 UTC at the latest."
     )
 
 

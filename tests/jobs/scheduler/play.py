@@ -1,0 +1,140 @@
+"""A cluster played forward in time: plans are carried out, jobs end, who had to go comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from jobs.scheduler.cluster import pools_of
+from jobs.scheduler.counters import Counters
+from jobs.scheduler.decide import Pass
+from jobs.scheduler.fairshare import Association
+from jobs.scheduler.limits import Usage
+from jobs.scheduler.plan import plan
+from jobs.scheduler.pool import Pool
+from jobs.scheduler.rank import ranked
+from jobs.scheduler.snapshot import Pending, Plan, Preempted, Running, Snapshot
+from jobs.scheduler.usage import Decay
+from tests.jobs.scheduler.clusters import NOW
+from tests.jobs.scheduler.recount import applied, without
+
+Lengths = Callable[[int, int], int]
+"""By job id and its time limit in seconds: how long it really runs."""
+
+
+class Play:
+    """The cluster `snapshot` at `now`, and what became of the jobs.
+
+    With `decay` what runs is charged to the usage that fair share looks at.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, lengths: Lengths = lambda _, limit: limit,
+        decay: Decay | None = None,
+    ) -> None:  # fmt: skip
+        self.snapshot = snapshot
+        self.now = NOW
+        self.started: dict[int, datetime] = {}
+        """When each first did."""
+        self.preempted: list[Preempted] = []
+        self.usage: dict[Association, float] = dict(snapshot.usage)
+        self._lengths = lengths
+        self._decay = decay
+        self._ends = {job.id: self._end_of(job) for job in snapshot.running}
+        self._known = {job.id: job for job in snapshot.pending}
+        self._times: dict[int, int] = {}
+        """How often each had to go in a row."""
+
+    def _end_of(self, job: Running) -> datetime:
+        left = max(1, round((job.ends_by - self.now).total_seconds()))
+        return self.now + timedelta(seconds=self._lengths(job.id, left))
+
+    def submit(self, jobs: Iterable[Pending]) -> None:
+        more = tuple(jobs)
+        self._known |= {job.id: job for job in more}
+        self.snapshot = replace(self.snapshot, pending=self.snapshot.pending + more)
+
+    def decide(self, explained: bool = False) -> Plan:
+        """One pass, carried out."""
+        decided = plan(self.snapshot, self.now, explained=explained)
+        after = applied(self.snapshot, decided, self.now)
+        begun = {start.job_id for start in decided.starts}
+        for job_id in begun:
+            self.started.setdefault(job_id, self.now)
+            limit = self._known[job_id].walltime_s
+            self._ends[job_id] = self.now + timedelta(seconds=self._lengths(job_id, limit))
+        active = [
+            replace(job, preemptions=self._times.get(job.id, 0)) if job.id in begun else job
+            for job in after.running
+        ]
+        gone = {one.job_id for one in decided.preempted}
+        claims = {one.for_id for one in decided.preempted}
+        grace = self.now + timedelta(seconds=self.snapshot.policy.grace_s)
+        for job_id in gone:
+            self._ends[job_id] = min(self._ends[job_id], grace)
+        self.preempted += decided.preempted
+        self.snapshot = replace(
+            after,
+            running=tuple(
+                replace(job, leaving=True, ends_by=min(job.ends_by, grace))
+                if job.id in gone
+                else job
+                for job in active
+            ),
+            pending=tuple(
+                replace(job, claimed_at=job.claimed_at or self.now) if job.id in claims else job
+                for job in after.pending
+            ),
+        )
+        return decided
+
+    def advance(self, until: datetime | None = None) -> bool:
+        """To the next end, or to that moment if nobody ends before; False if nothing runs."""
+        if not self.snapshot.running and until is None:
+            return False
+        ends = [self._ends[job.id] for job in self.snapshot.running]
+        moment = min(ends + ([until] if until else []))
+        self._charge(moment)
+        self.now = moment
+        over = [job for job in self.snapshot.running if self._ends[job.id] <= moment]
+        self.snapshot = without(self.snapshot, [job.id for job in over])
+        usage = self.snapshot.quota_usage
+        self.snapshot = replace(
+            self.snapshot,
+            pending=self.snapshot.pending + tuple(filter(None, map(self._back, over))),
+            usage=tuple(sorted(self.usage.items())),
+            quota_usage=replace(usage, at=moment) if usage else None,
+        )
+        return True
+
+    def _back(self, job: Running) -> Pending | None:
+        """Who had to go waits again, from the beginning."""
+        if not job.leaving or job.id not in self._known:
+            return None
+        self._times[job.id] = self._times.get(job.id, 0) + 1
+        return self._known[job.id]
+
+    def _charge(self, moment: datetime) -> None:
+        if self._decay is None:
+            return
+        elapsed = (moment - self.now).total_seconds()
+        for association in self.usage:
+            self.usage[association] *= self._decay.factor(elapsed)
+        for job in self.snapshot.running:
+            key = (job.project_id, job.user_id)
+            charge = job.gpus * self._decay.integral(elapsed)
+            self.usage[key] = self.usage.get(key, 0.0) + charge
+
+
+def promises(snapshot: Snapshot, now: datetime) -> dict[str, Pool]:
+    """The partitions with what this pass promises, for jobs that wait for nothing of their own."""
+    pools = pools_of(snapshot, now)
+    counters = Counters(
+        snapshot.projects, snapshot.quotas, snapshot.quota_usage or Usage(now), snapshot.lends
+    )
+    walk = Pass(pools, counters, snapshot.policy, now.timestamp())
+    for job in ranked(snapshot, now):
+        walk.consider(job)
+    walk.finish()
+    return pools

@@ -1,0 +1,98 @@
+"""Policies by name and from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.scheduler.policy import Backfill, Order
+from jobs.scheduler.simulate.lengths import Predicted, TrueLengths
+from jobs.scheduler.simulate.policies import NAMED, Known, PolicyError, Walls, find_policy
+
+
+def file(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_by_name() -> None:
+    for name, policy in NAMED.items():
+        assert find_policy(name) is policy and policy.name == name and policy.about
+    assert isinstance(NAMED["easy"].start_lengths(), TrueLengths)
+    assert isinstance(NAMED["carrel"].start_lengths(), Predicted)
+
+
+def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
+    found = find_policy(
+        file(
+            tmp_path,
+            """
+            base = "easy"
+            name = "patient"
+            order = "priority"
+            reservations = 5
+            min_run_s = 90
+            lengths = "predicted"
+            walls = "lent"
+
+            [weights]
+            age = 7
+            """,
+        )
+    )
+    base = NAMED["easy"].policy
+    assert (found.name, found.lengths, found.walls) == ("patient", Known.PREDICTED, Walls.LENT)
+    assert found.policy.order is Order.PRIORITY and found.policy.backfill is Backfill.EASY
+    assert (found.policy.reservations, found.policy.min_run_s) == (5, 90)
+    assert found.policy.grace_s == base.grace_s
+    assert found.policy.weights.age == 7
+    assert found.policy.weights.fair_share == base.weights.fair_share
+
+
+def test_the_file_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "simulate.md").read_text()
+    found = find_policy(file(tmp_path, page.partition("```toml\n")[2].partition("```")[0]))
+    assert (found.name, found.policy.order, found.walls) == ("patient", "priority", "lent")
+    assert found.policy.weights.age == 500
+    for name in (*NAMED, *Known, *Walls):
+        assert f"`{name}`" in page
+
+
+def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
+    found = find_policy(file(tmp_path, ""))
+    assert found.name == "mine" and found.policy == NAMED["carrel"].policy
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("reservation = 3", "unknown key 'reservation'; there are base, name, order, backfill, "),
+        ("[weights]\nsise = 3", "unknown key 'weights.sise'; there are fair_share, age, "),
+        ('base = "best"', "base must be one of fifo, sjf, qssf, easy, skip, carrel, not 'best'"),
+        ('order = "random"', "order must be one of priority, submission, "),
+        ("walls = 3", "walls must be one of hard, lent, pool, not 3"),
+        ("reservations = 0", "reservations must be a whole number from 1, not 0"),
+        ("reservations = 2.5", "reservations must be a whole number from 1, not 2.5"),
+        ("grace_s = -1", "grace_s must be a number from 0, not -1"),
+        ("grace_s = true", "grace_s must be a number from 0, not True"),
+        ("weights = 3", "weights must be a table"),
+        ("[weights]\nage = -3", "weights a weight must be from 0 to 1e9 points, not -3"),
+        ('[weights]\nage = "much"', "weights "),
+        ('name = ""', "name must be a word, not ''"),
+        ("order: x", "is no TOML: "),
+    ],
+)
+def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:
+    name = file(tmp_path, text)
+    with pytest.raises(PolicyError) as told:
+        find_policy(name)
+    assert str(told.value).removeprefix(name).lstrip(": ").startswith(said)
+
+
+def test_what_is_neither_a_name_nor_a_file(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="no policy 'fif': there are fifo, sjf, qssf, easy, "):
+        find_policy("fif")
+    with pytest.raises(PolicyError, match="cannot be read: No such file"):
+        find_policy(str(tmp_path / "none.toml"))

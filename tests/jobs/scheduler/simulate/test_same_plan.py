@@ -1,0 +1,199 @@
+"""The simulator plays the real scheduler: at every event it decides as `plan` does.
+
+The pools that it carries from pass to pass equal pools made anew, and the jobs that it does not
+look at would not have started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.bands import Band
+from jobs.scheduler.decide import Decided
+from jobs.scheduler.fairshare import Project
+from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
+from jobs.scheduler.plan import plan
+from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.room import Room
+from jobs.scheduler.simulate.lengths import Granted, Lengths, Predicted, Requested, TrueLengths
+from jobs.scheduler.simulate.run import Run, Simulation, pending
+from jobs.scheduler.simulate.workload import Trial, Workload
+from jobs.scheduler.snapshot import Node, Running, Snapshot
+from tests.jobs.scheduler.simulate.workloads import nodes, workload
+
+
+class Compared(Simulation):
+    """Makes a snapshot before each decision, and a plan for it afterwards."""
+
+    seen: Decided
+
+    def decide(self, name: str, now: float) -> bool:
+        self._learn(self.queues[name])
+        snapshot = self.snapshot(name, now)
+        self.seen = Decided()
+        again = super().decide(name, now)
+        decided = plan(snapshot, _at(now), explained=False)
+        assert decided.starts == tuple(self.seen.starts)
+        assert decided.preempted == tuple(self.seen.preempted)
+        return again
+
+    def _start(self, name: str, decided: Decided, now: float) -> None:
+        self.seen = decided
+        super()._start(name, decided, now)
+
+    def snapshot(self, name: str, now: float) -> Snapshot:
+        """One partition, with the usage of all."""
+        rooms = self.pools[name].rooms
+        running = {job_id: self.runs[job_id] for job_id in self._running[name]}
+        everywhere = [self.runs[job_id] for jobs in self._running.values() for job_id in jobs]
+        return Snapshot(
+            nodes=tuple(_node(room) for room in rooms),
+            pending=tuple(self.queues[name].jobs.values()),
+            running=tuple(_running(run, self._running[name][i]) for i, run in running.items()),
+            projects=self.workload.projects,
+            members=self._members,
+            usage=self.shares.usage(now),
+            quotas=self.workload.quotas,
+            lends=self.workload.lends,
+            quota_usage=Usage(_at(now), tuple(map(_holding, everywhere))),
+            policy=self.policy,
+        )
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _node(room: Room) -> Node:
+    holders = {
+        position: job_id
+        for job_id, held in room.holds.items()
+        for position in range(len(room.gpus))
+        if held.part.gpus >> position & 1
+    }
+    gpus = tuple(replace(gpu, job_id=holders.get(at)) for at, gpu in enumerate(room.gpus))
+    cpus = room.node.cpus - sum(held.part.cpus for held in room.holds.values())
+    return replace(room.node, gpus=gpus, cpus_free=cpus, jobs=tuple(room.holds))
+
+
+def _running(run: Run, rooms: list[Room]) -> Running:
+    job = run.pending
+    return Running(
+        id=job.id,
+        ends_by=_at(rooms[0].holds[job.id].end),
+        node_ids=tuple(room.node.id for room in rooms),
+        cpus_per_node=job.resources.cpus,
+        project_id=job.project_id,
+        user_id=job.user_id,
+        band=job.band,
+        gpus=job.gpus,
+        started_at=_at(run.start_s),
+        preemptions=run.preemptions,
+    )
+
+
+def _holding(run: Run) -> Holding:
+    job = run.pending
+    demand = Demand(
+        job.id, job.project_id, job.user_id, job.band, job.gpus, job.walltime_s, job.partition
+    )
+    return Holding(demand, _at(run.start_s))
+
+
+@st.composite
+def trials(draw: st.DrawFn, **more: st.SearchStrategy[Any]) -> tuple[Trial, ...]:
+    """Few lengths and sizes, so that much happens at once; and more than fits."""
+    one = st.builds(
+        Trial,
+        id=st.just(0),
+        submit_s=st.integers(0, 8).map(lambda at: at * 5),
+        run_s=st.sampled_from([0, 10, 30, 35, 60, 120]),
+        gpus=st.sampled_from([1, 2, 4, 6, 7, 8, 9, 16]),
+        request_s=st.sampled_from([5, 20, 40, 150]),
+        user_id=st.integers(0, 3),
+        project_id=st.integers(1, 3),
+        name=st.sampled_from(["", "train"]),
+        **({"partition": st.just("p")} | more),
+    )
+    found = draw(st.lists(one, min_size=10, max_size=22))
+    return tuple(replace(job, id=number) for number, job in enumerate(found, 1))
+
+
+def policies(**more: st.SearchStrategy[Any]) -> st.SearchStrategy[Policy]:
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "order": st.sampled_from(Order),
+        "backfill": st.sampled_from(Backfill),
+        "reservations": st.integers(1, 4),
+        "grace_s": st.just(0.0),
+        "min_run_s": st.sampled_from([0.0, 10.0]),
+        "max_preemptions": st.integers(0, 3),
+    }
+    return st.builds(Policy, **(values | more))
+
+
+lengths = st.sampled_from([TrueLengths, Requested, Granted, Predicted]).map(lambda kind: kind())
+LABS = tuple(Project(number, f"lab {number}", None) for number in (1, 2, 3))
+
+
+def _ended(simulation: Simulation) -> Iterator[bool]:
+    for run in simulation.runs.values():
+        yield run.end_s >= run.trial.submit_s + max(1, run.trial.run_s)
+
+
+@given(trials(partition=st.sampled_from(["p", "p", "p", "q"])), policies(), lengths)
+def test_it_decides_as_a_plan_does_behind_hard_walls(
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths
+) -> None:
+    cluster = (*nodes(2), *nodes(2, "q", 3))
+    simulation = Compared(workload(jobs, cluster, projects=LABS), policy, known)
+    simulation.play()
+    assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
+
+
+@given(trials(), policies(), lengths, st.tuples(*[st.sampled_from([0, 8, 12, 16])] * 3))
+def test_it_decides_as_a_plan_does_where_projects_lend(
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths, guarantees: tuple[int, ...]
+) -> None:
+    quotas = tuple(Quota(lab.id, Limits(gpus=n)) for lab, n in zip(LABS, guarantees, strict=True))
+    lent = workload(jobs, 3, projects=LABS, quotas=quotas, lends=frozenset({None}))
+    total = sum(guarantees)
+    fit = tuple(job for job in jobs if job.gpus <= min(total, 24))
+    simulation = Compared(replace(lent, jobs=fit), policy, known)
+    simulation.play()
+    assert len(simulation.runs) == len(fit) and all(_ended(simulation))
+
+
+@given(
+    trials(band=st.sampled_from([Band.PRODUCTION, *[Band.BEST_EFFORT] * 2])), policies(), lengths
+)
+def test_it_decides_as_a_plan_does_where_bands_preempt(
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths
+) -> None:
+    simulation = Compared(workload(jobs, 2, projects=LABS), policy, known)
+    simulation.play()
+    assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
+
+
+@given(trials(), policies(order=st.sampled_from(Order)), lengths)
+def test_nothing_is_given_twice_and_gangs_are_whole(
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths
+) -> None:
+    work: Workload = workload(jobs, 2, projects=LABS)
+    simulation = Simulation(work, policy, known)
+    simulation.play()
+    for room in simulation.pools["p"].rooms:
+        assert room.free == 255 and not room.holds and room.cpus == 8
+    moments = {run.first_start_s for run in simulation.runs.values()}
+    for moment in moments:
+        busy = sum(
+            pending(run.trial, TrueLengths()).gpus
+            for run in simulation.runs.values()
+            if run.first_start_s <= moment < run.end_s
+        )
+        assert busy <= 16

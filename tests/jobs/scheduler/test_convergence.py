@@ -1,0 +1,79 @@
+"""With endless demand usage comes to what the shares say, whatever the jobs are like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.scheduler.fairshare import Member, Project
+from jobs.scheduler.snapshot import Pending, Snapshot
+from jobs.scheduler.usage import Decay
+from tests.jobs.scheduler.clusters import NOW, node, pending
+from tests.jobs.scheduler.generated import PLAIN, seeds
+from tests.jobs.scheduler.play import Play
+
+HOUR = 3600
+HALF_LIFE_H = 8
+DAYS = 3
+WAITING = 4
+"""So many of each project wait at any time."""
+
+
+@settings(max_examples=max(1, settings().max_examples // 12))
+@given(st.sampled_from([(1, 1), (3, 1), (1, 1, 1), (1, 2, 3)]), seeds)
+def test_usage_converges_to_the_shares(shares: tuple[int, ...], seed: int) -> None:
+    """From any beginning; jobs of one project may be large and long, those of another small."""
+    projects = tuple(Project(n, f"p{n}", None, part) for n, part in enumerate(shares, 1))
+    start = Snapshot(
+        (node(1), node(2)),
+        (),
+        projects=projects,
+        members=tuple(Member(project.id, project.id) for project in projects),
+        usage=tuple(((p.id, p.id), float(Random(seed + p.id).choice([0, 9e4]))) for p in projects),
+        policy=PLAIN,
+    )
+    play = Play(start, _shorter(seed), Decay(HALF_LIFE_H * HOUR))
+    coming = {project.id: _jobs(seed, project.id) for project in projects}
+    seen: list[list[float]] = []
+    while play.now < NOW + timedelta(days=DAYS):
+        _top_up(play, coming)
+        play.decide()
+        play.advance()
+        if play.now > NOW + timedelta(days=DAYS / 2):
+            used = [play.usage[project.id, project.id] for project in projects]
+            seen.append([one / sum(used) for one in used])
+    for number, part in enumerate(shares):
+        mean = sum(moment[number] for moment in seen) / len(seen)
+        assert abs(mean - part / sum(shares)) < 0.05, (shares, mean)
+
+
+def _top_up(play: Play, coming: dict[int, Iterator[Pending]]) -> None:
+    waiting = Counter(job.project_id for job in play.snapshot.pending)
+    for project_id, jobs in coming.items():
+        missing = WAITING - waiting[project_id]
+        more = [next(jobs) for _ in range(missing)]
+        play.submit(replace(job, submitted_at=play.now) for job in more)
+
+
+def _jobs(seed: int, project_id: int) -> Iterator[Pending]:
+    dice = Random(f"{project_id} {seed}")
+    sizes, hours = dice.choice([(1,), (1, 2, 4), (4,)]), dice.choice([(1,), (1, 2), (3,)])
+    for number in count(1):
+        yield pending(
+            100_000 * project_id + number,
+            dice.choice(sizes),
+            walltime_s=dice.choice(hours) * HOUR,
+            project_id=project_id,
+            user_id=project_id,
+        )
+
+
+def _shorter(seed: int):  # type: ignore[no-untyped-def]
+    return lambda job_id, limit: round(limit * Random(f"{job_id} {seed}").uniform(0.3, 1))

@@ -1,0 +1,88 @@
+"""Jobs of several nodes: whole or not at all, and near each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.scheduler.plan import plan
+from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
+from tests.jobs.scheduler.clusters import NOW, node, pending, running
+
+# By leaf: n1 and n2; n3, n4 and n5; n6. The first two leaves are under one switch.
+LEAVES = {1: "a", 2: "a", 3: "b", 4: "b", 5: "b", 6: "c"}
+
+
+def racks(used: dict[int, int] | None = None) -> list[Node]:
+    """`used`: how many GPUs of each node are taken, by job 50."""
+    found = []
+    for number, leaf in LEAVES.items():
+        above = "left" if leaf in "ab" else "right"
+        taken = {50: (used or {})[number]} if number in (used or {}) else None
+        found.append(node(number, used=taken, switches=(leaf, above, "top")))
+    return found
+
+
+# name: GPUs taken, who waits -> {job: nodes}
+CASES: dict[str, tuple[dict[int, int], list[Pending], dict[int, list[int]]]] = {
+    "under one leaf, the smallest that is enough": ({}, [pending(1, 4, nodes=2)], {1: [1, 2]}),
+    "larger groups stay whole": (
+        {}, [pending(1, 4), pending(2, 4, nodes=3)], {1: [1], 2: [3, 4, 5]},
+    ),
+    "under as low a switch as will do": ({}, [pending(1, 4, nodes=4)], {1: [1, 3, 4, 5]}),
+    "over all if need be": ({}, [pending(1, 4, nodes=6)], {1: [1, 2, 3, 4, 5, 6]}),
+    "not over more leaves than allowed": (
+        {3: 1, 4: 1}, [pending(1, 4, nodes=3, max_switches=1)], {},
+    ),
+    "over as many as allowed": (
+        {3: 1, 4: 1}, [pending(1, 4, nodes=3, max_switches=2)], {1: [1, 2, 5]},
+    ),
+    "where it fits on one leaf it does": (
+        {1: 1}, [pending(1, 4, nodes=3, max_switches=1)], {1: [3, 4, 5]},
+    ),
+    "whole or not at all": ({3: 1}, [pending(1, 4, nodes=6)], {}),
+    "not on names it rules out": (
+        {}, [pending(1, 4, nodes=2, not_nodes=("n2",))], {1: [3, 4]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_which_nodes(case: str) -> None:
+    used, queue, expected = CASES[case]
+    active = [running(50, 60, *used)] if used else []
+    decided = plan(Snapshot(tuple(racks(used)), tuple(queue), tuple(active)), NOW)
+    assert {
+        start.job_id: [part.node_id for part in start.placements] for start in decided.starts
+    } == expected
+
+
+def test_nodes_without_known_switches_are_neighbours() -> None:
+    nodes = tuple(node(number) for number in (1, 2, 3))
+    decided = plan(Snapshot(nodes, (pending(1, 4, nodes=2, max_switches=1),)), NOW)
+    assert [part.node_id for part in decided.starts[0].placements] == [1, 2]
+
+
+def test_enough_nodes_on_too_many_switches_are_told() -> None:
+    used = {1: 1, 3: 1, 4: 1, 6: 1}
+    asked = Snapshot(
+        tuple(racks(used)), (pending(1, 4, nodes=2, max_switches=1),), (running(50, 60, *used),)
+    )
+    assert plan(asked, NOW).explanations[1].detail == (
+        "Needs 2 nodes with 4 GPUs each; 2 have that free now, but on more than the allowed "
+        "switches (n2, n5). Job 50 makes room for it on n1, n2 by 13:00 UTC at the latest."
+    )
+
+
+def test_a_gang_is_promised_all_its_nodes_at_once() -> None:
+    """Nothing that is free now is kept for it longer than needed."""
+    nodes = (node(1, used={50: 4}), node(2, used={51: 4}), node(3))
+    active: tuple[Running, ...] = (running(50, 60, 1), running(51, 120, 2))
+    queue = (
+        pending(1, 4, nodes=3),
+        pending(2, 4, walltime_s=7200),
+        pending(3, 4, walltime_s=7201),
+    )
+    decided = plan(Snapshot(nodes, queue, active), NOW)
+    assert [start.job_id for start in decided.starts] == [2]
+    other = plan(Snapshot(nodes, (queue[0], queue[2]), active), NOW)
+    assert not other.starts
