@@ -9,6 +9,7 @@ urlpatterns = [
     path("", include("portal.views.array")),
     path("", include("portal.views.submit")),
     path("", include("portal.views.job")),
+    path("", include("portal.views.sooner")),
     path("", include("portal.views.log")),
     path("", include("portal.views.nodes")),
     path("", include("portal.views.add_node")),

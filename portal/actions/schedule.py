@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from jobs.engines.contract import run_key
 from jobs.lifecycle import Reason, State
@@ -16,15 +16,36 @@ from jobs.scheduler.snapshot import Placement, Plan, Start
 from portal import hints, live
 from portal.actions import passes
 from portal.actions.preempt import preempt
-from portal.models import Allocation, Attempt, Gpu, Job, Lease, Move, move_all, update_each
+from portal.models import (
+    Allocation,
+    Attempt,
+    Gpu,
+    Job,
+    Lease,
+    Move,
+    Partition,
+    move_all,
+    update_each,
+)
 from portal.queries import snapshot
 
 MAX_STARTS = 500
 """Starts applied in one pass; the next one follows at once."""
 HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
-ESTIMATED = ("position", "starts_at", "starts_low", "starts_high")
+NO_TURN = (
+    *HELD,
+    Reason.BEGIN_TIME,
+    Reason.DEPENDENCY,
+    Reason.DEPENDENCY_NEVER,
+    Reason.ARRAY_LIMIT,
+    Reason.BAD_CONSTRAINTS,
+)
+"""Jobs that wait for something else than their turn have no place in the queue."""
+ESTIMATED = ("also", "position", "starts_at", "starts_low", "starts_high")
 SEEN = timedelta(minutes=1)
 """An estimate that moves by less is left as it was."""
+NOTED = timedelta(seconds=5)
+"""How often it is written down that all that is told still holds."""
 
 
 @transaction.atomic
@@ -49,6 +70,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     preempt({one.job_id: one.for_id for one in decided.preempted}, policy=present.policy, now=now)
     if explain:
         _explain(decided)
+        _note(now)
     if len(decided.starts) > MAX_STARTS:
         hints.schedule()
     return len(starts)
@@ -148,11 +170,20 @@ def _told(row: Job, decided: Plan) -> dict[str, object]:
     # Who held it, or what failed, was written down when it happened.
     if why is not None and not (row.detail and row.reason == why.reason in HELD):
         new |= {"reason": why.reason, "detail": why.detail}
-    position = why.ahead + 1 if why is not None and estimate is not None else None
+    also = list(why.more) if why else []
+    in_turn = why is not None and estimate is not None and why.reason not in NO_TURN
+    position = why.ahead + 1 if why and in_turn else None
     moments = (estimate.at, estimate.early, estimate.late) if estimate else (None, None, None)
-    new |= dict(zip(ESTIMATED, (position, *moments), strict=True))
+    new |= dict(zip(ESTIMATED, (also, position, *moments), strict=True))
     # All of them or none, so that rows are alike and few statements write them.
     return new if any(_differs(getattr(row, name), value) for name, value in new.items()) else {}
+
+
+def _note(now: datetime) -> None:
+    """What is told of waiting jobs is as of now; most of it did not change and is not written."""
+    waited_in = Job.objects.filter(state=State.PENDING).values("partition")
+    stale = Q(foretold_at=None) | Q(foretold_at__lt=now - NOTED)
+    Partition.objects.filter(stale, pk__in=waited_in).update(foretold_at=now)
 
 
 def _differs(old: object, new: object) -> bool:

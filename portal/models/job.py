@@ -63,6 +63,8 @@ class Job(models.Model):
     reason = models.CharField(max_length=40, blank=True)
     detail = models.TextField(blank=True)
     """The reason as a sentence."""
+    also = models.JSONField(default=list)
+    """What else was in its way at the last pass, a sentence each."""
     held = models.BooleanField(default=False)
 
     band = models.CharField(

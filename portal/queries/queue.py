@@ -31,8 +31,8 @@ STATE_GROUPS: dict[str, frozenset[State]] = {
     "failed": lifecycle.ENDED - {State.COMPLETED, State.CANCELLED},
     "all": frozenset(State),
 }
-SORTS = ("queue", "newest", "oldest", "gpus", "walltime", "name")
-OPEN_ONLY = frozenset({"queue", "gpus", "walltime", "name"})
+SORTS = ("queue", "start", "newest", "oldest", "gpus", "walltime", "name")
+OPEN_ONLY = frozenset({"queue", "start", "gpus", "walltime", "name"})
 """Orders without an index: fine for thousands that wait and run, not for all that ever ended."""
 _LARGEST_ID = 2**63 - 1
 _OF_ARRAY = re.compile(r"[0-9]+_[0-9]+")
@@ -208,9 +208,9 @@ def _ordered(jobs: QuerySet[Job], wanted: Filter) -> QuerySet[Job]:
     match wanted.order:
         case "queue":
             # Those that run first, then those that wait, in their order.
-            waits = When(state__in=lifecycle.WAITING, then=Value(1))
-            ranked = jobs.annotate(rank=Case(waits, default=Value(0)))
-            return ranked.order_by("rank", "submitted_at", "id")
+            return _waiting_last(jobs, "position")
+        case "start":
+            return _waiting_last(jobs, "starts_at")
         case "gpus":
             sized = jobs.annotate(gpus_asked=F("node_count") * F("gpus_per_node"))
             return sized.order_by("-gpus_asked", "-id")
@@ -221,6 +221,15 @@ def _ordered(jobs: QuerySet[Job], wanted: Filter) -> QuerySet[Job]:
         case order:
             keys = _by_age(wanted)
             return jobs.order_by(*(keys if order == "oldest" else [f"-{key}" for key in keys]))
+
+
+def _waiting_last(jobs: QuerySet[Job], told: str) -> QuerySet[Job]:
+    """Those that run as they were submitted, then those that wait, by this column."""
+    waits = When(state__in=lifecycle.WAITING, then=Value(1))
+    ranked = jobs.annotate(rank=Case(waits, default=Value(0)))
+    # What a running job was told while it waited still stands in its row.
+    order = Case(When(state__in=lifecycle.WAITING, then=F(told))).asc(nulls_last=True)
+    return ranked.order_by("rank", order, "submitted_at", "id")
 
 
 def _by_age(wanted: Filter) -> list[str]:

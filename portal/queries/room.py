@@ -9,7 +9,7 @@ from jobs.bands import Band
 from jobs.scheduler.fit import could_hold, gpu_count
 from jobs.scheduler.plan import plan
 from jobs.scheduler.room import Room
-from jobs.scheduler.snapshot import Explanation, Node
+from jobs.scheduler.snapshot import Estimate, Explanation, Node
 from jobs.spec import JobSpec, Resources
 from portal.models import Gpu, Job, Partition, Project, User
 from portal.queries import partitions, rights, snapshot
@@ -27,6 +27,10 @@ class Outlook:
     """Where the first of them would."""
     why: str
     """Why none would: the scheduler's sentence."""
+    also: tuple[str, ...]
+    """What else would be in its way, a sentence each."""
+    expected: Estimate | None
+    """When the first of them would start, if that can be foretold and is not at once."""
     could: int
     """Nodes that could hold a node's part."""
     down: int
@@ -64,6 +68,8 @@ def outlook(
         starting=len(starts),
         nodes=tuple(names[part.node_id] for start in starts[:1] for part in start.placements),
         why=_why(why),
+        also=why.more if why else (),
+        expected=decided.estimates.get(first),
         could=len(able),
         down=len(able) - len(up),
         gpus=sum(gpu_count(node, spec.resources) for node in able) if spec.resources.gpus else 0,

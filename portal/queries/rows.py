@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Max, Prefetch, QuerySet
 
-from jobs.lifecycle import Reason, State
+from jobs.lifecycle import State
 from portal.models import Allocation, Attempt, Job
 from portal.queries.arrays import Summary, several, summaries
-
-_NOT_COMPETING = (
-    Reason.HELD_USER,
-    Reason.HELD_LAUNCH,
-    Reason.BEGIN_TIME,
-    Reason.DEPENDENCY,
-    Reason.DEPENDENCY_NEVER,
-    Reason.ARRAY_LIMIT,
-    Reason.BAD_CONSTRAINTS,
-)
-"""Jobs that wait for something else than their turn have no place in the queue."""
 
 
 @dataclass(frozen=True)
@@ -81,22 +70,17 @@ def with_row_parts(jobs: QuerySet[Job]) -> QuerySet[Job]:
     )
 
 
-def positions(jobs: list[Job]) -> dict[int, Position]:
+def positions(jobs: Iterable[Job]) -> dict[int, Position]:
     """Where these waiting jobs stand, by id; those that wait for something else have no place."""
-    if not jobs:
+    placed = [(job.pk, job.partition_id, job.position) for job in jobs if job.position]
+    if not placed:
         return {}
-    partitions = {job.partition_id for job in jobs}
-    competing = (
-        Job.objects.filter(state=State.PENDING, held=False, partition__in=partitions)
-        .exclude(reason__in=_NOT_COMPETING)
-        .order_by("submitted_at", "id")
-        .values_list("pk", "partition_id")
-    )
-    wanted = {job.pk for job in jobs}
-    places: dict[int, tuple[int, int]] = {}
-    lengths = dict.fromkeys(partitions, 0)
-    for pk, partition in competing.iterator(chunk_size=5000):
-        lengths[partition] += 1
-        if pk in wanted:
-            places[pk] = (lengths[partition], partition)
-    return {pk: Position(place, lengths[where]) for pk, (place, where) in places.items()}
+    told = Job.objects.filter(
+        state=State.PENDING, partition__in={partition for _, partition, _ in placed}
+    ).order_by()
+    lengths = dict(told.values_list("partition").annotate(Max("position")))
+    # A job that has just started may have had the last place.
+    return {
+        pk: Position(place, max(place, lengths.get(partition) or 0))
+        for pk, partition, place in placed
+    }

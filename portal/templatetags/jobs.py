@@ -20,6 +20,7 @@ from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
 from portal.queries.room import Outlook
+from portal.queries.why import JOBS_NAMED, LABEL
 
 register = template.Library()
 
@@ -31,6 +32,12 @@ _WAITING = {
     Reason.DEPENDENCY: "Waits for another job.",
     Reason.DEPENDENCY_NEVER: "The job it waits for did not end as asked; it will never start.",
     Reason.ARRAY_LIMIT: "As many of its array run as were allowed at once.",
+    Reason.RESERVATION: "Its nodes are reserved for others.",
+    Reason.QUOTA_GPUS: "Its project has as many GPUs as its quota allows.",
+    Reason.QUOTA_USER_GPUS: "Its owner has as many GPUs as the quota allows.",
+    Reason.QUOTA_GPU_HOURS: "The GPU-hours of its quota are used up.",
+    Reason.QUOTA_JOBS: "As many jobs of its project run as its quota allows.",
+    Reason.QUOTA_USER_JOBS: "As many jobs of its owner run as the quota allows.",
     Reason.HELD_USER: "Held; it will not start until released.",
     Reason.HELD_LAUNCH: "Held, since it could not be started.",
     Reason.NODE_DOWN: "The nodes it could use are down or drained.",
@@ -61,8 +68,6 @@ _CUT_SHORT = (
     Reason.PREEMPTED,
 )
 """Of these, a relaunch can go on where the job was."""
-_LABEL = r"[0-9]{1,18}(?:_[0-9]{1,9})?\b"
-_JOBS_NAMED = re.compile(rf"\b[Jj]obs? {_LABEL}(?:, {_LABEL})*(?: and {_LABEL}(?! others))?")
 _EVENTS = {
     "submitted": "Submitted",
     "cancel": "Its end was asked for",
@@ -83,8 +88,8 @@ def linked_jobs(sentence: str) -> SafeString:
     """The sentence with the jobs it names as links: `job 17`, `jobs 17, 18_2 and 3 others`."""
     pieces = []
     done = 0
-    for named in _JOBS_NAMED.finditer(sentence):
-        for found in re.finditer(_LABEL, named[0]):
+    for named in JOBS_NAMED.finditer(sentence):
+        for found in re.finditer(LABEL, named[0]):
             start, end = (named.start() + place for place in found.span())
             pieces.append((sentence[done:start], _job_url(found[0]), found[0]))
             done = end

@@ -15,7 +15,7 @@ from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
 from portal.models import Job
 from portal.queries import job as query
-from portal.queries import rows
+from portal.queries import why
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
@@ -32,11 +32,13 @@ def job_page(request: PageRequest, pk: int) -> HttpResponse:
             listed = request.GET.get("watched", "").split(",")
             watched = [int(pk) for pk in listed if len(pk) < 19 and pk.isdecimal()]
             return render(request, "job/job.html#now", _now(found, watched[:MOST_WATCHED]))
+        case "why":
+            return render(request, "job/job.html#why", _why(request, found))
         case "record":
             return render(request, "job/job.html#record", _record(found))
         case "cancel":
             return render(request, "job/job.html#cancel", {"job": found})
-    context = _now(found) | _record(found) | {"script": found.script.text}
+    context = _now(found) | _why(request, found) | _record(found) | {"script": found.script.text}
     context["selected_rank"] = request.GET.get("rank", "0")
     return render(request, "job/job.html", context)
 
@@ -49,7 +51,7 @@ def _job(pk: int) -> Job:
 
 
 def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
-    """How it stands: the state line, why it waits, its allocation.
+    """How it stands: the state line, its allocation.
 
     `watched` are the nodes whose topics the open page listens to; None: it is being opened. A job
     that starts while its page is open runs on nodes the page could not know of: it asks again
@@ -67,9 +69,20 @@ def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
         "watched": nodes if watched is None else watched,
         "unwatched": watched is not None and not set(nodes) <= set(watched),
         "practice": any(part.node.simulated for part in parts),
-        "position": rows.positions([job] if job.waiting else []).get(job.pk),
-        "awaited": query.awaited(job) if job.waiting else [],
         "resumable": job.ended and query.resumable(job),
+    }
+
+
+def _why(request: PageRequest, job: Job) -> dict[str, Any]:
+    """Why it waits, if it does."""
+    if not job.waiting:
+        return {"job": job, "why": None}
+    return {
+        "job": job,
+        "why": why.of(job, timezone.now()),
+        "awaited": query.awaited(job),
+        "readers": (job.owner, request.user),
+        "resumable": False,
     }
 
 

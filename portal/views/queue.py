@@ -23,6 +23,7 @@ STATE_CHOICES = (
 )
 SORT_CHOICES = (
     ("", "Usual order"),
+    ("start", "Expected start"),
     ("newest", "Newest first"),
     ("oldest", "Oldest first"),
     ("gpus", "Most GPUs first"),

@@ -45,6 +45,10 @@ _SETTINGS = {
     "held": "held",
 }
 """A field of the form -> what a script's directives set in its place."""
+CHANGED = (
+    "walltime", "nodes", "max_switches", "gpus_per_node", "gpu_model", "tasks_per_node", "array",
+)  # fmt: skip
+"""What a link to a relaunch may say in place of the old job."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -58,7 +62,8 @@ def submit_page(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def relaunch(request: PageRequest, pk: int) -> HttpResponse:
-    """The form filled with a job's settings; with `?checkpoint=` it goes on from that one."""
+    """The form filled with a job's settings; with `?checkpoint=` it goes on from that one,
+    and with `?walltime=` and the like that is changed."""
     old = _relaunchable(request, pk)
     saved = query.complete_checkpoints(old)
     if request.method == "POST":
@@ -66,6 +71,7 @@ def relaunch(request: PageRequest, pk: int) -> HttpResponse:
         return _take(request, form, old, saved)
     initial = _settings_of(old, timezone.now())
     wanted = request.GET.get("checkpoint", "")
+    initial |= {name: request.GET[name] for name in CHANGED if name in request.GET}
     initial["checkpoint"] = wanted if any(str(row.pk) == wanted for row in saved) else ""
     form = SubmitForm(initial=initial, user=request.user, checkpoints=saved)
     return _page(request, form, old, saved)

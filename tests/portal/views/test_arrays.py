@@ -69,7 +69,10 @@ def test_the_row_counts_the_whole_array_and_says_why_the_next_waits(
     as_alice: Client, alice: User, project: Project
 ) -> None:
     tasks = cast.array(alice, project, *MIXED, State.PENDING)
-    Job.objects.filter(pk=tasks[4].pk).update(reason=Reason.PRIORITY, detail="Job 1 is ahead.")
+    Job.objects.filter(pk=tasks[4].pk).update(
+        reason=Reason.PRIORITY, detail="Job 1 is ahead.", position=1
+    )
+    Job.objects.filter(pk=tasks[5].pk).update(position=2)
     page = as_alice.get("/queue/", headers={"HX-Request": "true"}).text
     assert f"{tasks[0].pk}_[1-6]" in page
     for words in ("2 running", "2 pending", "1 failed", "1 completed"):

@@ -65,7 +65,9 @@ def test_the_job_it_waits_for_is_a_link(as_alice: Client, alice: User, project: 
 
 def test_why_it_waits_and_its_place(as_alice: Client, alice: User, project: Project):
     cast.job(alice, project, submitted_at=cast.NOW - timedelta(days=1))
-    job = cast.job(alice, project, reason=Reason.RESOURCES, detail="gpu-1 has 1 GPU free.")
+    job = cast.job(
+        alice, project, reason=Reason.RESOURCES, detail="gpu-1 has 1 GPU free.", position=2
+    )
     shown = page(as_alice, job)
     assert "gpu-1 has 1 GPU free." in shown
     assert "2nd of 2" in shown

@@ -95,8 +95,8 @@ def test_removed_nodes_are_not_counted(as_alice: Client, node: Node) -> None:
 
 
 def test_a_waiting_job_says_its_place(as_alice: Client, alice: User, project: Project) -> None:
-    cast.job(alice, project, name="first")
-    cast.job(alice, project, name="second")
+    cast.job(alice, project, name="first", position=1)
+    cast.job(alice, project, name="second", position=2)
     page = as_alice.get("/").content.decode()
     assert "next of 2" in page
     assert "2nd of 2" in page

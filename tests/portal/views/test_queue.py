@@ -92,7 +92,7 @@ def test_by_number_and_by_index_of_an_array(as_alice: Client, alice: User, proje
     assert set(names(as_alice, f"?array={first.pk}")) == {"first", "second"}
 
 
-@pytest.mark.parametrize("sort", ["queue", "newest", "oldest", "gpus", "walltime", "name"])
+@pytest.mark.parametrize("sort", ["queue", "start", "newest", "oldest", "gpus", "walltime", "name"])
 def test_every_order_keeps_every_job(as_alice: Client, alice: User, project: Project, sort: str):
     for gpus in (2, 4, 1):
         cast.job(alice, project, name=f"g{gpus}", gpus=gpus)
@@ -111,19 +111,18 @@ def test_what_is_no_filter_is_said_and_left_out(as_alice: Client, alice: User, p
     assert "is not the number of an array" in response.text
 
 
-def test_the_place_in_the_queue_counts_who_competes(
+def test_the_place_in_the_queue_is_the_last_pass_s_word(
     as_alice: Client, alice: User, bob: User, project: Project
 ):
-    ago = [cast.NOW - timedelta(minutes=number) for number in range(6)]
-    cast.job(bob, project, name="next", submitted_at=ago[5])
-    cast.job(bob, project, name="held", held=True, reason=Reason.HELD_USER, submitted_at=ago[4])
-    cast.job(bob, project, name="later", reason=Reason.BEGIN_TIME, submitted_at=ago[3])
-    cast.job(alice, project, name="mine", submitted_at=ago[2])
+    cast.job(bob, project, name="next", position=1)
+    cast.job(bob, project, name="held", held=True, reason=Reason.HELD_USER)
+    cast.job(bob, project, name="started", state=State.RUNNING, position=7)
+    cast.job(alice, project, name="mine", position=2)
     places = {
         row.job.name: row.position and (row.position.place, row.position.of)
         for row in as_alice.get(URL).context["rows"]
     }
-    assert places == {"next": (1, 2), "held": None, "later": None, "mine": (2, 2)}
+    assert places == {"next": (1, 2), "held": None, "started": None, "mine": (2, 2)}
 
 
 def test_my_jobs_are_marked(as_alice: Client, alice: User, bob: User, project: Project):

@@ -1,0 +1,100 @@
+"""Why a job waits: what is in its way, who holds that, and what decides about its turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from jobs.bands import Band
+from jobs.scheduler.fairshare import standings
+from jobs.scheduler.predict import Prediction, Work
+from jobs.scheduler.priority import Factors, Priority, priority
+from portal.models import Gpu, Job
+from portal.queries import accounts, history, rows
+from portal.queries.books import Books
+from portal.queries.rows import Position
+
+LABEL = r"[0-9]{1,18}(?:_[0-9]{1,9})?\b"
+JOBS_NAMED = re.compile(rf"\b[Jj]obs? {LABEL}(?:, {LABEL})*(?: and {LABEL}(?! others))?")
+"""How the scheduler's sentences name jobs."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job that another one waits for."""
+
+    job: Job
+    until: datetime | None
+    """When it ends at the latest; None while it has not started."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """As the last pass told it, and what its turn rests on at this moment."""
+
+    sentences: tuple[str, ...]
+    """What else is in its way, besides the first reason."""
+    holders: tuple[Holder, ...]
+    position: Position | None
+    priority: Priority | None
+    prediction: Prediction | None
+    """None where nothing is known but its walltime."""
+
+
+def of(job: Job, now: datetime) -> Why:
+    """In a constant number of queries."""
+    work = Work(job.owner.username, job.project.name, job.name, job.gpus, job.walltime_s)
+    return Why(
+        sentences=tuple(job.also),
+        holders=tuple(_holders(job)),
+        position=rows.positions([job]).get(job.pk),
+        priority=_priority(job, now),
+        prediction=history.predictions({job.pk: work}).get(job.pk),
+    )
+
+
+def named(sentences: Iterable[str]) -> list[str]:
+    """The labels of the jobs that sentences name, each once."""
+    found = (match[0] for text in sentences for match in JOBS_NAMED.finditer(text))
+    return list(dict.fromkeys(label for names in found for label in re.findall(LABEL, names)))
+
+
+def _holders(job: Job) -> Iterator[Holder]:
+    """In the order in which the sentences name them."""
+    labels = named([job.detail, *job.also])
+    if not labels:
+        return
+    meant = Q()
+    for label in labels:
+        number, is_task, index = label.partition("_")
+        meant |= Q(array_id=number, array_index=index) if is_task else Q(pk=number)
+    found = Job.objects.filter(meant).exclude(pk=job.pk).select_related("owner", "project")
+    others = {other.label: other for other in found} | {str(other.pk): other for other in found}
+    for other in dict.fromkeys(others[label] for label in labels if label in others):
+        if not other.ended:
+            began = other.started_at if other.active else None
+            yield Holder(other, began + timedelta(seconds=other.walltime_s) if began else None)
+
+
+def _priority(job: Job, now: datetime) -> Priority | None:
+    """Its points as the scheduler counts them; None for who is no longer in its project."""
+    places = standings(accounts.projects(), accounts.members(), Books(now).balances())
+    standing = places.get((job.project_id, job.owner_id))
+    if standing is None:
+        return None
+    there = Gpu.objects.filter(
+        present=True, node__partition_id=job.partition_id, node__removed_at=None
+    )
+    factors = Factors(
+        band=Band(job.band),
+        standing=standing,
+        gpus=job.gpus,
+        partition_gpus=there.count(),
+        eligible_at=job.eligible_at or job.submitted_at,
+        nice=job.nice,
+    )
+    return priority(factors, job.partition.weights, now)

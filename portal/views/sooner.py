@@ -1,0 +1,63 @@
+"""What would start a waiting job sooner: computed when somebody asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from jobs.scheduler.advise import Advice
+from portal.forms import spec_text
+from portal.models import Job
+from portal.queries import job as query
+from portal.queries import sooner
+from portal.views.requests import PageRequest
+
+
+@dataclass(frozen=True)
+class Found:
+    """A change as its page tells it."""
+
+    sentence: str
+    query: str
+    """Of the relaunch page: what differs, by fields of the form."""
+    by_hand: bool
+    """Whether it takes something away that a line of the script may ask for."""
+
+
+@require_safe
+def sooner_page(request: PageRequest, pk: int) -> HttpResponse:
+    """A page of its own, or the part of the job's page when htmx asks."""
+    job = query.find(pk)
+    if job is None:
+        raise Http404(f"There is no job {pk}.")
+    now = timezone.localtime()
+    context = {"job": job, "now": now, "found": None, "outside": False}
+    if job.waiting:
+        try:
+            advice = sooner.advice(job, now)
+        except sooner.NotReached:
+            context["outside"] = True
+        else:
+            context["found"] = _found(job, advice) if advice else None
+    template = "job/sooner.html#found" if request.htmx else "job/sooner.html"
+    return render(request, template, context)
+
+
+def _found(job: Job, advice: Advice) -> Found:
+    spec = spec_text.stored(job.spec)
+    changed = replace(spec, resources=advice.job.resources, walltime_s=advice.job.walltime_s)
+    before, after = spec_text.form_values(spec), spec_text.form_values(changed)
+    fields = {name: value for name, value in after.items() if value != before[name]}
+    by_hand = not fields or "" in fields.values()
+    if job.array_index is not None:
+        fields["array"] = str(job.array_index)
+    return Found(advice.sentence, f"?{urlencode(fields)}" if fields else "", by_hand)
+
+
+urlpatterns = [path("jobs/<int:pk>/sooner/", sooner_page, name="sooner")]

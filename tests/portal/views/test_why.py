@@ -1,0 +1,260 @@
+"""Why a job waits: the panel of its page, the lists, and what would start it sooner."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from jobs.lifecycle import Reason, State
+from portal.actions import schedule
+from portal.models import Attempt, Job, Node, Partition, Project, User
+from portal.queries import history, snapshot
+from tests.portal import cast
+
+HTMX = {"HX-Request": "true"}
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def remembers_nothing() -> None:
+    history.forget()
+    snapshot._read.clear()
+
+
+@pytest.fixture
+def holder(bob: User, project: Project, node: Node) -> Job:
+    """Has three of the four GPUs for another 55 minutes."""
+    began = timezone.now() - timedelta(minutes=5)
+    job = cast.job(bob, project, state=State.RUNNING, gpus=3, name="hog", started_at=began)
+    cast.run(job, node, 0, 1, 2)
+    return job
+
+
+@pytest.fixture
+def waiting(alice: User, project: Project, holder: Job) -> Job:
+    """Needs two, as the last pass told it."""
+    now = timezone.now()
+    job = cast.job(alice, project, gpus=2, submitted_at=now - timedelta(minutes=10))
+    schedule.schedule(now=now)
+    job.refresh_from_db()
+    return job
+
+
+def text(client: Client, job: Job, part: str = "") -> str:
+    response = client.get(f"/jobs/{job.pk}/{part}")
+    assert response.status_code == 200
+    return " ".join(response.text.split())
+
+
+def test_the_panel_tells_what_is_in_the_way_and_who_holds_it(
+    as_alice: Client, waiting: Job, holder: Job
+):
+    shown = text(as_alice, waiting)
+    assert "Why it waits" in shown
+    assert "Needs 2 GPUs on one node; 1 is free (on gpu-1)." in shown
+    assert f'<a href="/jobs/{holder.pk}/">hog, job {holder.pk}</a> of bob in vision' in shown
+    assert "at the latest</span>" in shown
+    assert "next in partition" in shown
+    assert "in about 55 min" in shown
+    assert "as of <time" in shown
+
+
+def test_further_blockers_are_kept_and_told(as_alice: Client, alice: User, waiting: Job):
+    Job.objects.filter(pk=waiting.pk).update(also=["The quota of vision is <full>."])
+    shown = text(as_alice, waiting)
+    assert "<li>The quota of vision is &lt;full&gt;.</li>" in shown
+    assert "and 1 more in its way" in as_alice.get("/queue/").text
+    schedule.schedule(now=timezone.now())
+    waiting.refresh_from_db()
+    assert waiting.also == [], "it was the last pass that decided"
+
+
+def test_a_quota_and_the_room_are_both_told(
+    as_alice: Client, alice: User, project: Project, holder: Job
+):
+    project.quotas.create(gpus=4)
+    job = cast.job(alice, project, gpus=2)
+    schedule.schedule(now=timezone.now())
+    job.refresh_from_db()
+    assert job.reason == Reason.QUOTA_GPUS
+    assert len(job.also) == 1
+    shown = text(as_alice, job)
+    assert job.detail in shown
+    assert '<a href="/queue/?state=active&amp;project=vision">what runs there</a>' in shown
+    assert "Needs 2 GPUs on one node; 1 is free (on gpu-1)." in shown
+
+
+def test_the_parts_of_its_priority(as_alice: Client, waiting: Job):
+    shown = text(as_alice, waiting)
+    assert "Asks for 2 of the partition&#x27;s 4 GPUs: 50 of 100 points." in shown
+    assert "in fair share: " in shown
+    assert "No admin has moved it: 0 points." in shown
+    Partition.objects.update(priority_weights={"size": 10.0})
+    assert "5 of 10 points." in text(as_alice, waiting)
+
+
+def test_what_its_expected_run_time_rests_on(
+    as_alice: Client, as_bob: Client, alice: User, project: Project, waiting: Job
+):
+    assert "its whole walltime of 1 h: nothing like it has ended yet" in text(as_alice, waiting)
+    old = cast.job(alice, project, gpus=2, state=State.COMPLETED)
+    Attempt.objects.create(
+        job=old, number=1, started_at=cast.NOW, ended_at=cast.NOW + timedelta(minutes=20),
+        outcome=State.COMPLETED,
+    )  # fmt: skip
+    assert "about 20 min 00 s, as your last job named train on 2 GPUs ran" in text(
+        as_alice, waiting
+    )
+    assert "as alice&#x27;s last job named train on 2 GPUs ran" in text(as_bob, waiting)
+
+
+def test_the_spread_is_told_where_there_is_one(as_alice: Client, waiting: Job):
+    now = timezone.now()
+    Job.objects.filter(pk=waiting.pk).update(
+        starts_at=now + 2 * HOUR, starts_low=now + HOUR, starts_high=now + 30 * HOUR
+    )
+    for page in (text(as_alice, waiting), as_alice.get("/queue/").text, as_alice.get("/").text):
+        assert ">about " in page
+        assert "between " in page
+        assert "as of <time" in page
+
+
+def test_whose_start_nobody_can_tell(as_alice: Client, alice: User, project: Project, node: Node):
+    job = cast.job(alice, project, held=True, reason=Reason.HELD_USER)
+    schedule.schedule(now=timezone.now())
+    shown = text(as_alice, job)
+    assert "nobody can tell" in shown
+    assert "none: it does not wait for its turn" in shown
+    assert "Releasing it." in text(as_alice, job, "sooner/")
+
+
+def test_who_waits_for_a_time_has_no_place_but_an_expected_start(
+    as_alice: Client, alice: User, project: Project, node: Node
+):
+    begin = timezone.now() + 5 * HOUR
+    spec = {"name": "late", "resources": {"gpus_per_node": 1}, "begin_at": begin.isoformat()}
+    job = cast.job(alice, project)
+    Job.objects.filter(pk=job.pk).update(spec=spec)
+    schedule.schedule(now=timezone.now())
+    job.refresh_from_db()
+    assert (job.reason, job.position) == (Reason.BEGIN_TIME, None)
+    assert job.starts_at is not None
+    assert abs(job.starts_at - begin) < timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.COMPLETED])
+def test_who_does_not_wait_has_no_reasons(
+    as_alice: Client, alice: User, project: Project, state: State
+):
+    job = cast.job(alice, project, state=state, starts_at=cast.NOW, position=3)
+    assert "Why it waits" not in text(as_alice, job)
+    assert ">expected to start" not in text(as_alice, job)
+    assert 'id="why"' in text(as_alice, job, "?part=why")
+    assert "it does not wait any more" in text(as_alice, job, "sooner/")
+
+
+def test_a_change_that_helps_is_found_and_filled_in(as_alice: Client, as_bob: Client, waiting: Job):
+    shown = text(as_alice, waiting, "sooner/")
+    assert "With 1 GPU in place of 2 it would start now." in shown
+    link = f"/jobs/{waiting.pk}/relaunch/?gpus_per_node=1"
+    assert f'href="{link}"' in shown
+    assert as_alice.get(link).context["form"]["gpus_per_node"].value() == "1"
+    others = text(as_bob, waiting, "sooner/")
+    assert "it would start now" in others
+    assert "relaunch" not in others
+
+
+def test_a_task_is_relaunched_alone(as_alice: Client, alice: User, project: Project, holder: Job):
+    first, _ = cast.array(alice, project, State.PENDING, State.PENDING, gpus=2)
+    assert f"/jobs/{first.pk}/relaunch/?gpus_per_node=1&amp;array=1" in text(
+        as_alice, first, "sooner/"
+    )
+
+
+def test_what_a_script_asks_for_is_taken_out_by_hand(
+    as_alice: Client, alice: User, project: Project, node: Node
+):
+    job = cast.job(alice, project)
+    spec = {"name": "alone", "resources": {"gpus_per_node": 1, "exclusive": True}}
+    Job.objects.filter(pk=job.pk).update(spec=spec)
+    cast.run(cast.job(alice, project, state=State.RUNNING, started_at=timezone.now()), node, 0)
+    shown = text(as_alice, job, "sooner/")
+    assert "Without asking for whole nodes it would start now." in shown
+    assert "take that line out" in shown
+    assert f'href="/jobs/{job.pk}/relaunch/"' in shown
+
+
+def test_when_nothing_helps_it_says_so(as_alice: Client, alice: User, project: Project, node: Node):
+    hog = cast.job(alice, project, state=State.RUNNING, started_at=timezone.now())
+    cast.run(hog, node, 0, 1, 2, 3)
+    job = cast.job(alice, project)
+    shown = text(as_alice, job, "sooner/")
+    assert "No single change would." in shown
+    assert "Open the form" not in shown
+
+
+def test_htmx_gets_the_advice_alone(as_alice: Client, waiting: Job):
+    part = as_alice.get(f"/jobs/{waiting.pk}/sooner/", headers=HTMX).text
+    assert "it would start now" in part
+    assert "<html" not in part
+
+
+def test_there_is_no_such_job(as_alice: Client):
+    assert as_alice.get("/jobs/4711/sooner/").status_code == 404
+
+
+def test_who_is_told_of_is_read_once_however_many_wait(
+    as_alice: Client, alice: User, bob: User, project: Project, waiting: Job, node: Node
+):
+    def count(part: str) -> int:
+        snapshot._read.clear()
+        with CaptureQueriesContext(connection) as queries:
+            text(as_alice, waiting, part)
+        return len(queries)
+
+    parts = ("", "?part=why", "sooner/")
+    before = [count(part) for part in parts]
+    names = [cast.job(bob, project, gpus=4).pk for _ in range(8)]
+    Job.objects.filter(pk=waiting.pk).update(
+        also=[f"Job {pk} is ahead of it." for pk in names], detail=f"Jobs {names[0]} and 3 others."
+    )
+    cast.node("gpu-2", gpus=0)
+    assert [count(part) for part in parts] == before
+
+
+def test_by_expected_start(as_alice: Client, alice: User, project: Project):
+    now = timezone.now()
+    cast.job(alice, project, name="never", position=None)
+    cast.job(alice, project, name="second", starts_at=now + 2 * HOUR, position=1)
+    cast.job(alice, project, name="first", starts_at=now + HOUR, position=2)
+    cast.job(alice, project, name="runs", state=State.RUNNING, starts_at=now + 3 * HOUR)
+
+    def names(query: str) -> list[str]:
+        return [row.job.name for row in as_alice.get(f"/queue/{query}").context["rows"]]
+
+    assert names("?sort=start") == ["runs", "first", "second", "never"]
+    assert names("") == ["runs", "second", "first", "never"], "in the order of the queue"
+
+
+def test_the_age_of_the_figures_moves_on_with_the_passes(waiting: Job):
+    told = waiting.partition.foretold_at
+    assert told is not None
+    schedule.schedule(now=told + timedelta(seconds=2))
+    assert Partition.objects.get().foretold_at == told, "to a few seconds"
+    schedule.schedule(now=told + timedelta(seconds=20))
+    assert Partition.objects.get().foretold_at == told + timedelta(seconds=20)
+
+
+def test_the_check_tells_the_expected_start(as_alice: Client, waiting: Job, holder: Job):
+    script = "#!/bin/bash\n#SBATCH --gres=gpu:4\n#SBATCH --time=1:00:00\n"
+    page = " ".join(as_alice.post("/jobs/check/", {"script": script}).text.split())
+    assert "Submitted now, it would wait." in page
+    assert "It is expected to start <b><time" in page
+    assert "if nobody else comes before it." in page
+    held = as_alice.post("/jobs/check/", {"script": script, "held": "on"}).text
+    assert "expected to start" not in held
