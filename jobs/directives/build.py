@@ -84,7 +84,17 @@ def parse(script: str, *, now: datetime) -> Parsed:
     )
 
 
-def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> Built:
+def usual_walltime(partition: str | None) -> int:
+    """Where no partition has one of its own."""
+    return JobSpec.walltime_s
+
+
+def build_spec(
+    script: str,
+    overrides: Mapping[str, Any],
+    now: datetime,
+    walltime_of: Callable[[str | None], int] = usual_walltime,
+) -> Built:
     """The job that a script and the fields of a form ask for. Raises `SpecErrors`.
 
     `overrides`: name, project, partition, band, nodes, gpus_per_node, gpu_model, shards,
@@ -92,15 +102,21 @@ def build_spec(script: str, overrides: Mapping[str, Any], now: datetime) -> Buil
     workdir, environment (a NAME=VALUE a line), array, dependency, begin, held, and `command` in
     place of a script; text as typed, where nothing but spaces means not given. A field wins over
     a directive; variables are merged, name by name. CRLF becomes a plain newline, for that is what
-    browsers send.
+    browsers send. `walltime_of` tells the seconds of a partition's jobs that give no walltime, by
+    the name they ask for or None.
     """
-    found = check(script, overrides, now)
+    found = check(script, overrides, now, walltime_of)
     if found.spec is None:
         raise SpecErrors(found.errors)
     return Built(found.spec, found.warnings, found.given)
 
 
-def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
+def check(
+    script: str,
+    overrides: Mapping[str, Any],
+    now: datetime,
+    walltime_of: Callable[[str | None], int] = usual_walltime,
+) -> Checked:
     """As `build_spec`, but returning what is wrong, and the warnings too."""
     form: dict[str, Given] = {}
     errors: list[SpecError] = []
@@ -122,10 +138,11 @@ def check(script: str, overrides: Mapping[str, Any], now: datetime) -> Checked:
     notices = found.notices + resolved.notices
     if not script.startswith("#!"):
         notices.append(Notice("script", "names no interpreter (#!...): /bin/bash runs it", 1))
+    usual_s = walltime_of(given["partition"].value if "partition" in given else None)
     if "walltime_s" not in given and _WALLTIME.isdisjoint(error.field for error in errors):
-        minutes = JobSpec.walltime_s // 60
+        minutes = usual_s // 60
         notices.append(Notice("walltime", f"not given: the job is stopped after {minutes} minutes"))
-    spec = _assemble(script, given, resolved, errors)
+    spec = _assemble(script, given, resolved, errors, usual_s)
     if errors:
         spec = None
     return Checked(spec, _told(errors, SpecError), _told(notices, Notice), given)
@@ -162,7 +179,11 @@ def _resources(resolved: Resolved, errors: list[SpecError]) -> Resources:
 
 
 def _assemble(
-    script: str, given: Mapping[str, Given], resolved: Resolved, errors: list[SpecError]
+    script: str,
+    given: Mapping[str, Given],
+    resolved: Resolved,
+    errors: list[SpecError],
+    walltime_s: int,
 ) -> JobSpec | None:
     """Builds part by part, so that one wrong part hides no other."""
     resources = _resources(resolved, errors)
@@ -173,12 +194,15 @@ def _assemble(
         script = "#!/bin/sh\n"
     values = {name: item.value for name, item in given.items() if name in _SPEC}
     try:
-        return JobSpec(**({"name": "job"} | values), script=script, resources=resources)
+        usual: dict[str, Any] = {"name": "job", "walltime_s": walltime_s}
+        return JobSpec(**(usual | values), script=script, resources=resources)
     except SpecError as problem:
         errors.append(_at_giver(problem, given))
         return None
 
 
+_GPUS = ("gpus", "gpus_per_node", "gpus_per_task", "gres", "shards")
+"""All ways in which GPUs are asked for."""
 _FIELD_TO_SETTING = {
     "memory": "memory_mib",
     "walltime": "walltime_s",
@@ -191,15 +215,16 @@ _FIELD_TO_SETTING = {
 
 
 def _at_giver(problem: SpecError, givers: Mapping[str, Given]) -> SpecError:
-    giver = givers.get(_FIELD_TO_SETTING.get(problem.field, problem.field))
+    settings = _GPUS if problem.field == "gpus" else (problem.field,)
+    named = (givers.get(_FIELD_TO_SETTING.get(name, name)) for name in settings)
+    giver = next(filter(None, named), None)
     return giver.error(problem.message) if giver else problem
 
 
-_GPUS = {"gpus_per_node", "gpus", "gpus_per_task", "gres", "shards"}
 _REPLACES = {
     "tasks_per_node": {"tasks_per_node", "ntasks"},
-    "gpus_per_node": _GPUS,
-    "shards": _GPUS,
+    "gpus_per_node": set(_GPUS),
+    "shards": set(_GPUS),
     "memory_mib": {"memory_mib", "memory_per_cpu", "memory_per_gpu"},
 }
 """What a field of the form stands for: all ways in which a script may have said it."""

@@ -39,6 +39,9 @@ class Backfill(StrEnum):
     """Whatever fits; large jobs may wait for ever."""
 
 
+MAX_S = 30 * 86_400
+"""The longest that a policy may speak of."""
+
 BY_DEFAULT: Mapping[Band, frozenset[Band]] = {
     band: frozenset({Band.BEST_EFFORT}) for band in Band if band is not Band.BEST_EFFORT
 }
@@ -65,6 +68,14 @@ class Policy:
     weights: PriorityWeights = field(default_factory=PriorityWeights)
 
     def __post_init__(self) -> None:
+        if self.reservations < 1:
+            raise ValueError(f"at least 1 job is promised a time, not {self.reservations!r}")
+        for what, number in (("grace", self.grace_s), ("shortest run", self.min_run_s)):
+            # NaN is not, either.
+            if not 0 <= number <= MAX_S:
+                raise ValueError(f"the {what} must be from 0 to {MAX_S:,} s, not {number!r}")
+        if self.max_preemptions < 0:
+            raise ValueError(f"nobody can make room {self.max_preemptions!r} times")
         for band, victims in self.preempts.items():
             if any(victim.rank >= band.rank for victim in victims):
                 raise ValueError(f"{band} jobs may preempt lower bands only")

@@ -75,7 +75,7 @@ def priorities(snapshot: Snapshot, now: datetime) -> dict[int, float]:
     return {
         job.id: points(
             own.get(job.partition, usual),
-            max(0.0, moment - (job.eligible_at or job.submitted_at).timestamp()),
+            _waited_s(job, moment),
             shares.get(job.association, 0.0),
             job.gpus,
             sizes.get(job.partition, 0),
@@ -83,6 +83,12 @@ def priorities(snapshot: Snapshot, now: datetime) -> dict[int, float]:
         )
         for job in snapshot.pending
     }
+
+
+def _waited_s(job: Pending, now: float) -> float:
+    """The waiting that counts."""
+    since = job.eligible_at or job.submitted_at
+    return job.waited_before_s + max(0.0, now - since.timestamp())
 
 
 def fair_shares(snapshot: Snapshot) -> dict[Association, float]:

@@ -98,6 +98,8 @@ class Pending:
     """The admin's, -1000 to 1000: the higher, the later."""
     eligible_at: datetime | None = None
     """Since when nothing of its own keeps it back; None: since it was submitted."""
+    waited_before_s: float = 0.0
+    """What it waited so before that."""
     expected_s: float | None = None
     """How long it will run as far as its history tells; None: its whole walltime."""
     reservations: frozenset[int] = frozenset()

@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 
 from jobs.lifecycle import Reason, State
 from portal import hints, live
-from portal.actions import passes
-from portal.models import Event, Job, User
+from portal.actions import age, passes
+from portal.models import Event, Job, User, update_each
 
 
 def hold(*, job: Job, actor: User, now: datetime) -> bool:
@@ -38,7 +38,8 @@ def _set(jobs: QuerySet[Job], actor: User, now: datetime, *, held: bool) -> int:
     # A pass under way would start what is held now.
     passes.wait()
     found = jobs.select_for_update().filter(state=State.PENDING, held=not held)
-    ids = list(found.order_by("pk").values_list("pk", flat=True))
+    rows = {row.pk: row for row in found.order_by("pk").only("eligible_at", "waited_before_s")}
+    ids = list(rows)
     if not ids:
         return 0
     Job.objects.filter(pk__in=ids).update(
@@ -47,6 +48,9 @@ def _set(jobs: QuerySet[Job], actor: User, now: datetime, *, held: bool) -> int:
         detail=f"Held by {actor}." if held else "",
         claimed_at=None,
     )
+    if held:
+        # The next pass lets those grow older that are released.
+        update_each(Job.objects.all(), {pk: age.frozen(row, now) for pk, row in rows.items()})
     kind = "held" if held else "released"
     Event.objects.bulk_create(Event(at=now, job_id=pk, kind=kind, actor=actor) for pk in ids)
     live.changed("jobs", *(f"job-{pk}" for pk in ids))

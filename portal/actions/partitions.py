@@ -1,9 +1,43 @@
-"""Partitions: made where one is missing, and the default one kept where the nodes are."""
+"""Partitions: made where one is missing, the default one kept where the nodes are, and what an
+admin sets for the jobs of one."""
 
 from __future__ import annotations
 
-from portal.models import Partition
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from portal import hints, live
+from portal.actions.changes import applied
+from portal.models import Event, Partition, User
 from portal.queries import partitions
+
+TERMS = (
+    "max_walltime_s", "default_walltime_s", "default_band", "allowed_bands", "priority_weights",
+)  # fmt: skip
+
+
+@transaction.atomic
+def set_terms(*, partition: Partition, actor: User | None, now: datetime, **terms: Any) -> bool:
+    """Some of `TERMS`. False where nothing changes. Raises `ValidationError`, by field.
+
+    Walltimes and bands are those of jobs to come; the weights hold for those that wait, too.
+    """
+    if unknown := terms.keys() - {*TERMS}:
+        raise TypeError(f"no terms: {', '.join(sorted(unknown))}")
+    # Not FOR UPDATE, which new jobs and nodes, that refer to partitions, would have to wait for.
+    row = Partition.objects.select_for_update(no_key=True).get(pk=partition.pk)
+    changes = applied(row, terms)
+    row.clean()
+    if changes:
+        row.save(update_fields=list(terms))
+        Event.objects.create(
+            at=now, kind="partition set", detail=row.name, actor=actor, changes=changes
+        )
+        live.changed("jobs", "nodes")
+        hints.schedule()
+    return bool(changes)
 
 
 def default_partition() -> Partition:

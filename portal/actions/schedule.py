@@ -14,7 +14,7 @@ from jobs.lifecycle import Reason, State
 from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Placement, Plan, Start
 from portal import hints, live
-from portal.actions import passes
+from portal.actions import age, passes
 from portal.actions.preempt import preempt
 from portal.models import (
     Allocation,
@@ -42,6 +42,8 @@ NO_TURN = (
 )
 """Jobs that wait for something else than their turn have no place in the queue."""
 ESTIMATED = ("also", "position", "starts_at", "starts_low", "starts_high")
+READ = ("state", "spec", "eligible_at", "waited_before_s")
+"""What must have been read of a job to start it."""
 SEEN = timedelta(minutes=1)
 """An estimate that moves by less is left as it was."""
 NOTED = timedelta(seconds=5)
@@ -63,11 +65,12 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     chosen = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in chosen), *decided.expired]
     # Who was cancelled since the snapshot is left alone.
-    jobs = Job.objects.filter(state=State.PENDING).only("state", "spec").in_bulk(wanted)
+    jobs = Job.objects.filter(state=State.PENDING).only(*READ).in_bulk(wanted)
     starts = [start for start in chosen if start.job_id in jobs]
     _start_all(starts, jobs, now)
     move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
     preempt({one.job_id: one.for_id for one in decided.preempted}, policy=present.policy, now=now)
+    age.grow((job.id for job in present.pending), decided.explanations, now)
     if explain:
         _explain(decided)
         _note(now)
@@ -85,7 +88,7 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     )
     leasable = {gpu.uuid: gpu for gpu in gpus}
     placed = {start.job_id: start.placements for start in starts}
-    moved = move_all([Move(jobs[pk], State.CONFIGURING) for pk in placed], now=now)
+    moved = move_all([_configuring(jobs[pk], now) for pk in placed], now=now)
     attempts = Attempt.objects.bulk_create(
         _attempt(job, numbers.get(job.pk, 0) + 1, now) for job in moved
     )
@@ -121,6 +124,11 @@ class _FreeShares:
             return gpu.shares
         given, self._left[gpu.pk] = self._left[gpu.pk][:number], self._left[gpu.pk][number:]
         return given
+
+
+def _configuring(job: Job, now: datetime) -> Move:
+    # Should it come back to the queue, it is as old as it is now.
+    return Move(job, State.CONFIGURING, changes=age.frozen(job, now))
 
 
 def _expired(job: Job, now: datetime) -> Move:

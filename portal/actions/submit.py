@@ -13,12 +13,15 @@ from jobs.directives import Notice, SpecErrors, build_spec
 from jobs.lifecycle import Reason, State
 from jobs.rules import SpecError
 from jobs.scheduler.fit import refuse
+from jobs.scheduler.words import span
 from jobs.spec import Array, JobSpec
 from jobs.spec_json import to_dict
 from portal import hints, live
+from portal.actions import age
 from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
-from portal.queries import dependencies, rights, snapshot
+from portal.queries import dependencies, partitions, rights, snapshot
+from portal.queries.admission import Admission
 
 
 @dataclass(frozen=True)
@@ -31,19 +34,32 @@ class Request:
     warnings: tuple[Notice, ...]
 
 
-def read(*, owner: User, script: str, overrides: Mapping[str, str], now: datetime) -> Request:
-    """A script and a form's fields as a request. Raises `SpecErrors` with all that is wrong."""
-    built = build_spec(script, overrides, now)
+def read(
+    *,
+    owner: User,
+    script: str,
+    overrides: Mapping[str, str],
+    now: datetime,
+    key: str | None = None,
+) -> Request:
+    """A script and a form's fields as a request. Raises `SpecErrors` with all that is wrong.
+
+    `key` is that of `submit`: what was submitted with it already is not asked to make room.
+    """
+    built = build_spec(script, overrides, now, partitions.usual_walltime_s)
     spec = built.spec
     errors: list[SpecError] = []
     project = _project(owner, spec.project, errors)
     partition = _partition(spec.partition, errors)
     if partition:
         errors += _band_not_allowed(spec, partition)
+        errors += _too_long(spec, partition)
         errors += _cannot_fit(spec, partition)
     errors += _beyond_rights(spec, owner)
     errors += _unknown_dependencies(spec)
     errors += _vain_dependencies(spec)
+    if project and partition:
+        errors += _beyond_quotas(Admission(owner, project, partition, spec), key, now)
     if errors or project is None or partition is None:
         raise SpecErrors(map(built.blame, errors))
     return Request(spec, project, partition, built.warnings)
@@ -63,7 +79,8 @@ def submit(
     """Write the job down as PENDING, an array as one row per index; the first row is returned.
 
     The request comes from `read`, which refuses what could never run. `key` names this
-    submission: a second one with the same key returns the first one's job.
+    submission: a second one with the same key returns the first one's job. Raises `SpecErrors`
+    when others were quicker and as many jobs wait as may.
     """
     row = Job(
         owner=owner, project=project, partition=partition, name=spec.name,
@@ -71,16 +88,39 @@ def submit(
         walltime_s=spec.walltime_s, submission_key=key, relaunch_of=relaunch_of,
         resume_from=resume_from, held=spec.held, submitted_at=now,
         reason=Reason.HELD_USER if spec.held else Reason.NONE,
-        band=spec.band or partition.default_band, nice=spec.nice,
+        band=spec.band or partition.default_band, nice=spec.nice, eligible_at=age.since(spec, now),
     )  # fmt: skip
     try:
         with transaction.atomic():
-            return _write(row, spec, now)
+            asked = Admission(owner, project, partition, spec)
+            return _one_at_a_time(asked, key, now) or _write(row, spec, now)
     except IntegrityError:
-        twin = Job.objects.filter(submission_key=key).first() if key else None
+        twin = _twin(key)
         if twin is None:
             raise
         return twin
+
+
+def _one_at_a_time(asked: Admission, key: str | None, now: datetime) -> Job | None:
+    """Where it matters how many wait, nobody else submits until this transaction ends.
+
+    The job that has this key already, if any.
+    """
+    counted_in = asked.counted_in()
+    if not counted_in:
+        return None
+    # Not FOR UPDATE, which jobs that refer to projects would have to wait for.
+    line = Project.objects.filter(pk__in=counted_in).order_by("pk")
+    list(line.select_for_update(no_key=True).values_list("pk"))
+    twin = _twin(key)
+    too_many = None if twin else asked.too_many(now)
+    if too_many:
+        raise SpecErrors([too_many])
+    return twin
+
+
+def _twin(key: str | None) -> Job | None:
+    return Job.objects.filter(submission_key=key).first() if key else None
 
 
 def _write(row: Job, spec: JobSpec, now: datetime) -> Job:
@@ -157,11 +197,21 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
 
 
 def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
-    limit = partition.max_walltime_s
-    if limit and spec.walltime_s > limit:
-        return [SpecError("walltime", f"partition {partition} allows {limit // 60} min at most")]
     why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
     return [SpecError("resources", why)] if why else []
+
+
+def _too_long(spec: JobSpec, partition: Partition) -> list[SpecError]:
+    limit = partition.max_walltime_s
+    if limit is None or spec.walltime_s <= limit:
+        return []
+    return [SpecError("walltime", f"partition {partition} allows {span(limit)} at most")]
+
+
+def _beyond_quotas(asked: Admission, key: str | None, now: datetime) -> list[SpecError]:
+    found = [asked.never(), None if _twin(key) else asked.too_many(now)]
+    # An array that is larger than what may ever wait is too large now as well.
+    return list(filter(None, found))[:1]
 
 
 def _band_not_allowed(spec: JobSpec, partition: Partition) -> list[SpecError]:

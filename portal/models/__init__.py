@@ -7,6 +7,7 @@ from portal.models.job import Job, Move, Script, move_all
 from portal.models.ledger import Accounting, Charge, DailyUsage, GpuModel, UsageBalance
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
+from portal.models.policy import SchedulingPolicy
 from portal.models.quota import Quota
 from portal.models.reservation import Reservation
 from portal.models.rows import update_each
@@ -30,6 +31,7 @@ __all__ = [
     "Project",
     "Quota",
     "Reservation",
+    "SchedulingPolicy",
     "Script",
     "SignInLink",
     "UsageBalance",

@@ -9,10 +9,14 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 
 from jobs.bands import Band
+from jobs.rules import MAX_WALLTIME_S
 from jobs.scheduler.limits import PARTS_PER_GPU
 from jobs.scheduler.priority import PriorityWeights
+from jobs.spec import JobSpec
 
 MAX_SHARDS = 64
+WITHIN_WALLTIMES = [MinValueValidator(60), MaxValueValidator(MAX_WALLTIME_S)]
+"""In seconds; none is below a minute, as people give them in minutes."""
 
 
 def check_weights(value: Any) -> None:
@@ -44,8 +48,10 @@ class Partition(models.Model):
         validators=[RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", "Use letters and digits.")],
     )
     is_default = models.BooleanField(default=False)
-    max_walltime_s = models.PositiveIntegerField(null=True, blank=True)
-    default_walltime_s = models.PositiveIntegerField(null=True, blank=True)
+    max_walltime_s = models.PositiveIntegerField(null=True, blank=True, validators=WITHIN_WALLTIMES)
+    default_walltime_s = models.PositiveIntegerField(
+        null=True, blank=True, validators=WITHIN_WALLTIMES
+    )
     """Of jobs that name none."""
     default_band = models.CharField(
         max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
@@ -69,6 +75,25 @@ class Partition(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Raises `ValidationError`, by field, where one setting denies another."""
+        longest, usual = self.max_walltime_s, self.default_walltime_s
+        if longest and usual and usual > longest:
+            raise ValidationError({"default_walltime_s": "It is longer than the longest."})
+        if self.allowed_bands is None:
+            return
+        # Django leaves out the validators of what is empty.
+        if not self.allowed_bands:
+            raise ValidationError({"allowed_bands": "Name one or more, or allow all."})
+        if self.default_band not in self.allowed_bands:
+            raise ValidationError({"default_band": f"{self.default_band} is not allowed here."})
+
+    @property
+    def usual_walltime_s(self) -> int:
+        """Of jobs that name none."""
+        usual = self.default_walltime_s or JobSpec.walltime_s
+        return min(usual, self.max_walltime_s or usual)
 
     @property
     def weights(self) -> PriorityWeights:

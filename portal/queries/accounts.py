@@ -13,8 +13,9 @@ from jobs.lifecycle import State
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Scope, Usage
 from jobs.scheduler.periods import CalendarMonth, Period, Rolling
+from jobs.scheduler.policy import Policy
 from portal import models
-from portal.models import Accounting, Job, Membership
+from portal.models import Accounting, Job, Membership, SchedulingPolicy
 from portal.queries.books import Books
 
 UNFINISHED = lifecycle.WAITING | lifecycle.ACTIVE
@@ -81,6 +82,11 @@ def lends() -> frozenset[int | None]:
     return frozenset(found | {None} if Accounting.current().lends else found)
 
 
+def policy() -> Policy:
+    """How jobs are scheduled."""
+    return SchedulingPolicy.current().policy
+
+
 def counted(books: Books, limits: Iterable[Quota]) -> Usage:
     """All that counts against these quotas."""
     periods = {quota.period for quota in limits if quota.limits.gpu_hours is not None}
@@ -88,7 +94,7 @@ def counted(books: Books, limits: Iterable[Quota]) -> Usage:
     return Usage(
         at=books.now,
         running=_running(books),
-        pending=_pending(),
+        pending=pending(),
         used=books.used(periods),
         history=books.history(min(rolling)) if rolling else {},
     )
@@ -113,7 +119,8 @@ def _running(books: Books) -> tuple[Holding, ...]:
     )
 
 
-def _pending() -> dict[tuple[int, int, Band], int]:
+def pending() -> dict[tuple[int, int, Band], int]:
+    """How many jobs wait, by project, user and band."""
     waiting = Job.objects.filter(state=State.PENDING).order_by()
     counts = waiting.values_list("project_id", "owner_id", "band").annotate(Count("pk"))
     return {(project_id, user_id, Band(band)): count for project_id, user_id, band, count in counts}

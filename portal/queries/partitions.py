@@ -29,6 +29,14 @@ def for_jobs() -> QuerySet[Partition]:
     return able.order_by("-is_default", "name")
 
 
+def usual_walltime_s(name: str | None) -> int:
+    """Of jobs that ask for this partition (None: for none) and give no walltime."""
+    asked = (
+        Partition.objects.filter(name=name) if name else Partition.objects.filter(is_default=True)
+    )
+    return (asked.first() or Partition()).usual_walltime_s
+
+
 def for_nodes() -> QuerySet[Partition]:
     """Those that a real node may join."""
     return Partition.objects.exclude(name=PRACTICE)

@@ -52,6 +52,8 @@ class Waiting(NamedTuple):
     node_count: int
     gpus_per_node: int
     claimed_at: datetime | None
+    eligible_at: datetime | None
+    waited_before_s: float
 
     @property
     def work(self) -> Work:
@@ -98,7 +100,7 @@ def take(now: datetime) -> Snapshot:
     reserved = machines.reservations(now)
     return Snapshot(
         nodes=machines.nodes(held),
-        pending=_pending(waiting, _requests([row.pk for row in waiting]), foretold, reserved),
+        pending=_pending(waiting, _requests([row.pk for row in waiting]), foretold, reserved, now),
         running=_running(active, held, foretold, preemption.runs(now), now),
         projects=accounts.projects(),
         members=accounts.members(),
@@ -107,6 +109,7 @@ def take(now: datetime) -> Snapshot:
         lends=accounts.lends(),
         quota_usage=accounts.counted(books, quotas),
         reservations=tuple(map(machines.reservation, reserved)),
+        policy=accounts.policy(),
         weights=tuple((row.name, row.weights) for row in models.Partition.objects.order_by("pk")),
     )
 
@@ -121,10 +124,11 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
         LAST_ID - tasks, row.owner_id, row.owner.username, row.project_id, row.project.name,
         row.name, row.partition.name, row.submitted_at, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
-        spec.resources.nodes, spec.resources.gpus_per_node, None,
+        spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
+        row.waited_before_s,
     )  # fmt: skip
     foretold = history.predictions({waits.pk: waits.work})
-    (first,) = _pending([waits], {waits.pk: spec}, foretold, machines.reservations(now))
+    (first,) = _pending([waits], {waits.pk: spec}, foretold, machines.reservations(now), now)
     if spec.array:
         first = replace(first, array_id=first.id)
     return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
@@ -224,6 +228,7 @@ def _pending(
     specs: dict[int, JobSpec],
     foretold: dict[int, Prediction],
     reserved: Sequence[models.Reservation],
+    now: datetime,
 ) -> tuple[Pending, ...]:
     waits = Dependencies([(row, specs[row.pk]) for row in rows])
     usable = _usable(reserved)
@@ -251,6 +256,9 @@ def _pending(
                 user_id=row.owner_id,
                 band=Band(row.band),
                 nice=row.nice,
+                # What is still kept back grows no older.
+                eligible_at=row.eligible_at or now,
+                waited_before_s=row.waited_before_s,
                 expected_s=prediction.expected_s if prediction else None,
                 spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
                 claimed_at=row.claimed_at,

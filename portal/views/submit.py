@@ -19,7 +19,7 @@ from portal.forms import spec_text
 from portal.forms.submit import FIRST_SCRIPT, SubmitForm
 from portal.models import Checkpoint, Job
 from portal.queries import job as query
-from portal.queries import room
+from portal.queries import partitions, room
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
@@ -110,6 +110,7 @@ def _take(
             script=form.cleaned_data["script"],
             overrides=form.overrides,
             now=now,
+            key=form.key,
         )
         job = submit.submit(
             owner=request.user,
@@ -147,7 +148,7 @@ def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
     script = form.cleaned_data.get("script", "")
     overrides = form.overrides
     errors = [SpecError(name, str(text)) for name, found in form.errors.items() for text in found]
-    looked = check(script, overrides, now)
+    looked = check(script, overrides, now, partitions.usual_walltime_s)
     said = _said(script, now)
     context: dict[str, Any] = {
         "warnings": looked.warnings,

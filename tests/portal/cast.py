@@ -75,6 +75,8 @@ def job(
         digest="0" * 64, defaults={"text": "#!/bin/bash\necho hello\n"}
     )
     times: dict[str, object] = {"submitted_at": NOW - timedelta(minutes=10)}
+    if state == State.PENDING and not columns.get("held"):
+        times["eligible_at"] = columns.get("submitted_at", times["submitted_at"])
     if state != State.PENDING:
         times["started_at"] = NOW - timedelta(minutes=5)
     if state in ENDED:

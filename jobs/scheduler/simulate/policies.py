@@ -155,12 +155,12 @@ class _Reader:
         own: dict[str, Any] = {key: self._number(key) for key in _NUMBERS if key in self.said}
         if "weights" in self.said:
             own["weights"] = self._weights(base.policy)
-        policy = replace(
-            base.policy,
-            order=self._chosen("order", Order, base.policy.order),
-            backfill=self._chosen("backfill", Backfill, base.policy.backfill),
-            **own,
-        )
+        own["order"] = self._chosen("order", Order, base.policy.order)
+        own["backfill"] = self._chosen("backfill", Backfill, base.policy.backfill)
+        try:
+            policy = replace(base.policy, **own)
+        except ValueError as error:
+            raise PolicyError(f"{self.file}: {error}") from error
         return SimPolicy(
             self._text("name", name),
             policy,

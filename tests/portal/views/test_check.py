@@ -87,7 +87,7 @@ LATE = {
     "--account=foo": "&#x27;foo&#x27; is not a project of yours; there is vision",
     "-p foo": "there is no partition &#x27;foo&#x27;; there is gpu",
     "--dependency=afterok:4711": "there is no job 4711",
-    "--time=3:00:00": "partition gpu allows 60 min at most",
+    "--time=3:00:00": "partition gpu allows 1 h at most",
     "-q production": "partition gpu allows batch and best-effort only",
     "--nice=-1": "below 0 is for administrators; leave it out, or give 0 or more",
 }

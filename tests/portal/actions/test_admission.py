@@ -1,0 +1,260 @@
+"""What a partition and quotas say of a request before it is taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.test import Client
+
+from jobs.bands import Band
+from jobs.directives import SpecErrors
+from jobs.rules import SpecError
+from jobs.scheduler.limits import Scope
+from jobs.scheduler.priority import PriorityWeights
+from portal.actions import partitions, quotas, submit
+from portal.models import Event, Job, Node, Partition, Project, User
+from portal.queries import snapshot
+from tests.portal import cast
+from tests.portal.cast import NOW
+
+A100 = "NVIDIA A100-SXM4-80GB"
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@pytest.fixture
+def gpu(node: Node) -> Partition:
+    return node.partition
+
+
+@pytest.fixture
+def limit(admin: User) -> Callable[..., bool]:
+    def limits(project: Project, scope: Scope = Scope.PROJECT, **columns: Any) -> bool:
+        band = columns.pop("band", None)
+        return quotas.set_quota(
+            project=project, scope=scope, band=band, limits=columns, actor=admin, now=NOW
+        )
+
+    return limits
+
+
+def script(*options: str) -> str:
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "true", ""])
+
+
+def asks(owner: User, *options: str, key: str | None = None, **overrides: str) -> submit.Request:
+    return submit.read(
+        owner=owner, script=script(*options), overrides=overrides, now=NOW, key=key
+    )  # fmt: skip
+
+
+def takes(owner: User, *options: str, key: str | None = None, **overrides: str) -> Job:
+    asked = asks(owner, *options, key=key, **overrides)
+    return submit.submit(
+        owner=owner, spec=asked.spec, project=asked.project, partition=asked.partition, now=NOW,
+        key=key,
+    )  # fmt: skip
+
+
+def refused(verb: Callable[[], object]) -> SpecError:
+    with pytest.raises(SpecErrors) as caught:
+        verb()
+    (error,) = caught.value.errors
+    return error
+
+
+def test_what_an_admin_sets_of_a_partition(gpu: Partition, admin: User) -> None:
+    given: dict[str, Any] = {
+        "max_walltime_s": 86_400, "default_walltime_s": 7200, "default_band": "production",
+        "allowed_bands": ["production", "best-effort"], "priority_weights": {"age": 2000},
+    }  # fmt: skip
+    assert partitions.set_terms(partition=gpu, actor=admin, now=NOW, **given)
+    event = Event.objects.get()
+    assert (event.kind, event.detail, event.actor) == ("partition set", "gpu", admin)
+    assert event.changes == {
+        "max_walltime_s": [None, 86_400], "default_walltime_s": [None, 7200],
+        "default_band": ["batch", "production"],
+        "allowed_bands": [None, ["production", "best-effort"]],
+        "priority_weights": [{}, {"age": 2000}],
+    }  # fmt: skip
+    assert not partitions.set_terms(partition=gpu, actor=admin, now=NOW, **given)
+    assert snapshot.take(NOW).weights == (("gpu", PriorityWeights(age=2000)),)
+    with pytest.raises(TypeError, match="no terms: name"):
+        partitions.set_terms(partition=gpu, actor=admin, now=NOW, name="other")
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({"max_walltime_s": 0}, "max_walltime_s", "greater than or equal to 60"),
+        ({"default_walltime_s": 10**9}, "default_walltime_s", "less than or equal to"),
+        (
+            {"max_walltime_s": 600, "default_walltime_s": 601},
+            "default_walltime_s",
+            "It is longer than the longest.",
+        ),
+        ({"default_band": "urgent"}, "default_band", "not a valid choice"),
+        ({"allowed_bands": ["production"]}, "default_band", "batch is not allowed here."),
+        ({"allowed_bands": []}, "allowed_bands", "Name one or more"),
+        ({"priority_weights": {"luck": 1}}, "priority_weights", "no weights of priority"),
+        ({"priority_weights": {"age": -1}}, "priority_weights", "from 0 to 1e9"),
+    ],
+)
+def test_what_a_partition_cannot_be_set_to(
+    gpu: Partition, admin: User, given: dict[str, Any], field: str, message: str
+) -> None:
+    before = Partition.objects.values().get()
+    with pytest.raises(ValidationError) as caught:
+        partitions.set_terms(partition=gpu, actor=admin, now=NOW, **given)
+    assert message in caught.value.message_dict[field][0]
+    assert Partition.objects.values().get() == before
+    assert not Event.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("usual", "longest", "gets"),
+    [(None, None, 3600), (7200, None, 7200), (None, 600, 600), (None, 7200, 3600)],
+)
+def test_who_gives_no_walltime_has_the_partitions(
+    gpu: Partition, alice: User, usual: int | None, longest: int | None, gets: int
+) -> None:
+    Partition.objects.update(default_walltime_s=usual, max_walltime_s=longest)
+    other = Partition.objects.create(name="other", default_walltime_s=300)
+    cast.node("n9", partition=other)
+    assert takes(alice).walltime_s == gets
+    assert takes(alice, walltime="0:05:00").walltime_s == 300
+    assert takes(alice, "-p other").walltime_s == 300
+    assert takes(alice, "-p other", partition="gpu").walltime_s == gets
+    assert Job.objects.order_by("pk").first().spec["walltime_s"] == gets
+
+
+def test_the_page_says_which_walltime_that_is(as_alice: Client) -> None:
+    Partition.objects.update(default_walltime_s=7200)
+    page = as_alice.post("/jobs/check/", {"script": script()})
+    assert "not given: the job is stopped after 120 minutes" in page.text
+    assert page.context["asked"].spec.walltime_s == 7200
+
+
+def test_who_gives_too_long_a_walltime_is_told_the_longest(gpu: Partition, alice: User) -> None:
+    Partition.objects.update(max_walltime_s=5400)
+    error = refused(lambda: asks(alice, walltime="2:00:00"))
+    assert str(error) == "walltime: partition gpu allows 1 h 30 min at most"
+    error = refused(lambda: asks(alice, "--time=90:01"))
+    assert (error.field, error.line) == ("--time", 2)
+
+
+NEVER: dict[str, tuple[dict[str, Any], tuple[str, ...], str, str]] = {
+    "gpus": ({"gpus": 2}, ("--gres=gpu:4",), "--gres", "may use 2 GPUs at once"),
+    "gpus, by another name": ({"gpus": 2}, ("-N2", "--gpus=4"), "--gpus", "may use 2 GPUs at once"),
+    "GPU-hours": ({"gpu_hours": 3}, ("-t 4:00:00", "--gpus=1"), "-t", "may use 3 GPU-hours"),
+    "walltime": ({"walltime_s": 60}, ("--time=2",), "--time", "may run for 1 min at most"),
+    "jobs running": ({"jobs_running": 0}, ("-A vision",), "-A", "may run 0 jobs at once"),
+    "partition": ({"partitions": []}, ("-p gpu",), "-p", "may run in these partitions: none"),
+    "model": ({"gpu_models": []}, ("--gres=gpu:A100:1",), "--gres", "GPUs of these models: none"),
+    "jobs waiting": ({"jobs_pending": 2}, ("-a 1-3",), "-a", "may have 2 jobs waiting"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_what_a_quota_can_never_allow_is_refused_where_it_was_asked(
+    limit: Callable[..., bool], project: Project, alice: User, name: str
+) -> None:
+    cast.node("gpu-2")
+    limits, options, field, message = NEVER[name]
+    limit(project, **limits)
+    error = refused(lambda: asks(alice, *options))
+    assert (error.field, error.line is not None) == (field, True)
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("limits", "typed", "field"),
+    [
+        ({"gpus": 2}, {"gpus_per_node": "4"}, "gpus_per_node"),
+        ({"gpu_hours": 3}, {"gpus_per_node": "1", "walltime": "4:00:00"}, "walltime"),
+        ({"walltime_s": 60}, {"walltime": "2"}, "walltime"),
+        ({"walltime_s": 60}, {}, "walltime"),
+        ({"jobs_pending": 0}, {}, "project"),
+        ({"jobs_pending": 2}, {"array": "1-3"}, "array"),
+        ({"partitions": []}, {}, "partition"),
+    ],
+)
+def test_the_form_shows_it_at_its_field(
+    limit: Callable[..., bool],
+    as_alice: Client,
+    project: Project,
+    limits: dict[str, Any],
+    typed: dict[str, str],
+    field: str,
+) -> None:
+    limit(project, **limits)
+    page = as_alice.post("/jobs/new/", {"script": script(), **typed})
+    assert page.status_code == 422
+    assert list(page.context["form"].errors) == [field]
+    assert not Job.objects.exists()
+
+
+def test_limits_of_the_project_above_and_of_its_band_hold(
+    limit: Callable[..., bool], project: Project, alice: User
+) -> None:
+    group = Project.objects.create(name="group")
+    Project.objects.filter(pk=project.pk).update(parent=group)
+    limit(group, gpus=2)
+    assert "Project group may use 2 GPUs" in refused(lambda: asks(alice, "--gpus=3")).message
+    assert asks(alice, "--gpus=2")
+    assert asks(alice, "--gpus=3", band="best-effort")
+    limit(project, band=Band.PRODUCTION, gpus=1)
+    assert asks(alice, "--gpus=2")
+    Partition.objects.update(default_band="production")
+    assert "in band production" in refused(lambda: asks(alice, "--gpus=2")).message
+
+
+def test_parts_of_a_gpu_count_as_such(
+    limit: Callable[..., bool], project: Project, alice: User, node: Node
+) -> None:
+    node.gpus.update(shards=4)
+    limit(project, gpus=0.5)
+    assert asks(alice, "--gres=shard:2")
+    error = refused(lambda: asks(alice, "--gres=shard:3"))
+    assert (error.field, "this asks for 0.75" in error.message) == ("--gres", True)
+
+
+def test_no_more_jobs_wait_than_may(
+    limit: Callable[..., bool], project: Project, alice: User, bob: User
+) -> None:
+    limit(project, jobs_pending=3)
+    limit(project, Scope.USER, jobs_pending=2)
+    assert takes(alice, "--array=0-1")
+    error = refused(lambda: takes(alice))
+    assert error.field == "project"
+    assert "Each user of project vision may have 2 jobs waiting: 2" in error.message
+    assert takes(bob)
+    assert "Project vision may have 3 jobs waiting: 3" in refused(lambda: takes(bob)).message
+    assert takes(bob, band="best-effort")
+    Job.objects.filter(owner=alice).update(state="RUNNING")
+    assert refused(lambda: takes(alice, "--array=0-2")).field == "--array"
+    assert takes(alice)
+
+
+def test_who_clicks_twice_is_not_refused_for_the_first_click(
+    limit: Callable[..., bool], project: Project, alice: User
+) -> None:
+    limit(project, jobs_pending=1)
+    first = takes(alice, key="one")
+    assert takes(alice, key="one") == first
+    assert refused(lambda: takes(alice, key="two")).field == "project"
+
+
+def test_who_was_quicker_counts(limit: Callable[..., bool], project: Project, alice: User) -> None:
+    limit(project, jobs_pending=1)
+    slow = asks(alice)
+    takes(alice)
+    error = refused(
+        lambda: submit.submit(
+            owner=alice, spec=slow.spec, project=slow.project, partition=slow.partition, now=NOW
+        )
+    )
+    assert "this is 1 more" in error.message
+    assert Job.objects.count() == 1
