@@ -14,6 +14,14 @@ SHOWN = 10
 """Jobs of each list; the queue shows the others."""
 
 
+def jobs(*, user: User) -> tuple[list[Row], list[Row]]:
+    """What is open and what ended; what ends between the two readings is among the ended only."""
+    still = open_jobs(user=user)
+    ended = ended_jobs(user=user)
+    gone = {row.key for row in ended}
+    return [row for row in still if row.key not in gone], ended
+
+
 def open_jobs(*, user: User) -> list[Row]:
     """Running and pending jobs, mine first, then those that run, then the oldest."""
     mine = Case(When(owner=user, then=Value(0)), default=Value(1), output_field=IntegerField())

@@ -43,6 +43,11 @@ class Row:
     waiting: Job | None = None
     """Which job waits: this one, or the array's next."""
 
+    @property
+    def key(self) -> int:
+        """What no two rows of a page have in common."""
+        return self.array.id if self.array else self.job.pk
+
 
 def rows(listed: Iterable[Job], *, of: QuerySet[Job] | None) -> list[Row]:
     """What a list shows of these jobs, fetched by `with_row_parts`.

@@ -37,9 +37,10 @@ def _lab() -> dict[str, Any]:
 
 
 def _jobs(request: PageRequest) -> dict[str, Any]:
+    open_jobs, ended_jobs = overview.jobs(user=request.user)
     return {
-        "open_jobs": overview.open_jobs(user=request.user),
-        "ended_jobs": overview.ended_jobs(user=request.user),
+        "open_jobs": open_jobs,
+        "ended_jobs": ended_jobs,
         "counts": overview.counts(user=request.user),
         "steps": overview.first_steps(user=request.user),
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from django.test import Client
 from django.utils import timezone
 
 from jobs.lifecycle import State
 from portal.models import Job, Node, Project, User
+from portal.queries import overview
+from portal.queries.rows import Row
 from tests.portal import cast
 
 
@@ -97,3 +100,17 @@ def test_a_waiting_job_says_its_place(as_alice: Client, alice: User, project: Pr
     page = as_alice.get("/").content.decode()
     assert "next of 2" in page
     assert "2nd of 2" in page
+
+
+def test_what_ends_while_the_page_is_made_is_on_it_once(
+    as_alice: Client, alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = cast.job(alice, project, state=State.RUNNING)
+    read = overview.ended_jobs
+
+    def a_moment_later(*, user: User) -> list[Row]:
+        Job.objects.update(state=State.COMPLETED, ended_at=cast.NOW)
+        return read(user=user)
+
+    monkeypatch.setattr(overview, "ended_jobs", a_moment_later)
+    assert as_alice.get("/").text.count(f'id="job-row-{job.pk}"') == 1
