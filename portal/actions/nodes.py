@@ -282,11 +282,15 @@ def _drain(node: Node, drained: bool, reason: str, actor: User | None, now: date
 def remove(*, node: Node, actor: User | None, now: datetime) -> None:
     """Take a node without work out of the lab; past jobs still name it.
 
-    Raises `NodeBusy` while jobs hold part of it.
+    Nothing happens when somebody else has just removed it. Raises `NodeBusy` while jobs hold part
+    of it.
     """
     # A pass that still saw it there would place a job on it.
     passes.wait()
-    node = Node.objects.select_for_update().get(pk=node.pk)
+    found = Node.objects.select_for_update().filter(pk=node.pk).first()
+    if found is None:
+        return
+    node = found
     busy = node.allocations.filter(attempt__ended_at=None).values_list("attempt__job_id", flat=True)
     if busy:
         advice = "Drain it, wait for them or cancel them, then remove it."

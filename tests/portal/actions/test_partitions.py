@@ -16,7 +16,7 @@ from django.utils import timezone
 from jobs.practice import machines
 from portal.actions import nodes, practice
 from portal.actions.partitions import default_partition
-from portal.models import Node, Partition, Project, User
+from portal.models import Event, Node, Partition, Project, User
 from portal.queries import room
 from tests.portal import cast
 
@@ -68,6 +68,22 @@ def test_the_practice_lab_goes_beside_real_nodes(
     real("gpu-1")
     practice.remove(actor=admin, now=timezone.now())
     assert offered(alice) == ["gpu"]
+
+
+def test_two_at_once_take_the_practice_lab_away(
+    practice_lab: None, admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page, and the worker's round that is quicker with each node."""
+    remove = nodes.remove
+
+    def after_another(**what: Any) -> None:
+        remove(**what)
+        remove(**what)
+
+    monkeypatch.setattr(nodes, "remove", after_another)
+    practice.remove(actor=admin, now=timezone.now())
+    assert not Node.objects.filter(simulated=True).exists()
+    assert Event.objects.filter(kind="removed").count() == 3
 
 
 def test_no_real_node_joins_the_practice_lab(practice_lab: None) -> None:
