@@ -75,10 +75,11 @@ def snapshot(pending: int) -> Snapshot:
 
 
 def _node(number: int, jobs: list[int]) -> Node:
+    holders = [*jobs, *[None] * (shared.GPUS - len(jobs))]
     gpus = tuple(
-        Gpu(f"GPU-{number}-{at}", at, "NVIDIA A100-SXM4-80GB", 81_920, jobs[at] if at < len(jobs) else None)
-        for at in range(shared.GPUS)
-    )  # fmt: skip
+        Gpu(f"GPU-{number}-{at}", at, "NVIDIA A100-SXM4-80GB", 81_920, holder)
+        for at, holder in enumerate(holders)
+    )
     return Node(
         id=number,
         name=f"n{number}",
