@@ -126,11 +126,6 @@ class Resources:
         rules.check_words("not_nodes", self.not_nodes)
         if len(set(self.only_nodes)) < len(self.only_nodes):
             raise SpecError("only_nodes", "names a node twice; name each once")
-        rules.check_count("shards", self.shards, 0, rules.MAX_SHARDS)
-        if self.shards and self.gpus_per_node:
-            raise SpecError("shards", "asks for parts of a GPU and for whole GPUs; ask for one")
-        if self.max_switches is not None:
-            rules.check_count("switches", self.max_switches, 1, rules.MAX_NODES)
         if self.only_nodes and len(self.only_nodes) < self.nodes:
             raise SpecError(
                 "nodes",
