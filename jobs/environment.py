@@ -23,6 +23,18 @@ _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
+class GpuShare:
+    """Part of a GPU that others share: `shards` of the `of` equal parts it is divided into."""
+
+    shards: int
+    of: int
+    memory_mib: int
+    """Of the whole GPU."""
+    mps: bool = False
+    """CUDA's Multi-Process Service shares it, and keeps each to its part."""
+
+
+@dataclass(frozen=True)
 class NodePart:
     """What the job has on one node. `name` is the node's name, as others reach it."""
 
@@ -31,6 +43,8 @@ class NodePart:
     gpu_indices: tuple[int, ...] = ()
     """Of the same GPUs, as the node's nvidia-smi counts them."""
     cpus: int = 1
+    share: GpuShare | None = None
+    """None: whole GPUs, or none."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ def of_node(attempt: Attempt, rank: int) -> dict[str, str]:
             "WORLD_SIZE": str(_tasks(attempt)),
         }
         | _carrel(attempt)
+        | _share(part.share)
     )
 
 
@@ -162,6 +177,23 @@ def _carrel(attempt: Attempt) -> dict[str, str]:
     }
     if attempt.resume_from:
         found["CARREL_RESUME_FROM"] = attempt.resume_from
+    return found
+
+
+def _share(share: GpuShare | None) -> dict[str, str]:
+    """How much of its GPU the job may use. By time slices nothing holds it to that but itself."""
+    if share is None:
+        return {}
+    memory_mib = share.memory_mib * share.shards // share.of
+    found = {
+        "SLURM_SHARDS_ON_NODE": str(share.shards),
+        "CARREL_GPU_SHARE": f"{share.shards}/{share.of}",
+        "CARREL_GPU_MEMORY_MIB": str(memory_mib),
+    }
+    if share.mps:
+        # The GPU that a job sees is its number 0, whatever the node calls it.
+        found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_mib}M"
+        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * share.shards / share.of:.4g}"
     return found
 
 

@@ -100,6 +100,8 @@ class SystemSample:
     disk_free_mib: int
     """Of the file system that holds the spool directory."""
     uptime_s: float
+    mps: bool = False
+    """CUDA's Multi-Process Service can be reached where programs look for it."""
 
 
 @dataclass(frozen=True)

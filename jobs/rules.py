@@ -46,7 +46,7 @@ _OURS = frozenset(
         "LOCAL_RANK",
     }
 )
-_OUR_PREFIXES = ("SLURM_", "SLURMD_", "CARREL_")
+_OUR_PREFIXES = ("SLURM_", "SLURMD_", "CARREL_", "CUDA_MPS_")
 _NOT_TEXT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _UNSEEN = frozenset({"Cf", "Zs"})
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 WHOLE_LOG_BYTES = 64 * 1024
+_MPS = "/tmp/nvidia-mps/control"  # nosec B108: only looked at
+"""Where CUDA programs look for the daemon of its Multi-Process Service unless told otherwise."""
 
 
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
@@ -107,6 +109,7 @@ def _system(spool: Spool, problems: "list[str]") -> "dict[str, Any] | None":
             "disk_total_mib": disk.f_blocks * disk.f_frsize >> 20,
             "disk_free_mib": disk.f_bavail * disk.f_frsize >> 20,
             "uptime_s": time.clock_gettime(processes.BOOTTIME),
+            "mps": os.path.exists(_MPS),
         }
     except (OSError, KeyError, ValueError, IndexError) as error:
         problems.append("the machine's load and memory: %s" % error)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from django.db.models import Count, Max
 
 from jobs import environment
 from jobs.engines.contract import Launch
-from jobs.environment import NodePart
+from jobs.environment import GpuShare, NodePart
 from jobs.spec_json import from_dict
 from portal.models import Allocation, Job, Lease, Node, Script
 
@@ -22,22 +25,27 @@ READ = (
 """What must have been read of an allocation to make its launch."""
 READ_OF_OTHERS = (
     "attempt", "rank", "cpus", "node__name", "node__transport", "node__host", "node__hostname",
+    "node__sharing",
 )  # fmt: skip
 """And of the others of its gang."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A GPU of an allocation, and how many of its shares."""
+
+    uuid: str
+    index: int
+    memory_mib: int
+    shares: int
+    of: int
 
 
 def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> list[Launch]:
     """One launch per allocation, all on this node, in a constant number of queries."""
     jobs = {part.attempt.job for part in parts}
     gangs = _gangs(parts, node)
-    held: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    for allocation_id, uuid, index in (
-        Lease.objects.filter(allocation__attempt__in=list(gangs))
-        .order_by("gpu__index")
-        .values_list("allocation_id", "gpu__uuid", "gpu__index")
-        .distinct()
-    ):
-        held[allocation_id].append((uuid, index))
+    held = _held(list(gangs))
     arrays = _indices({job.array_id for job in jobs} - {None})
     # Read apart, as the thousand jobs of an array have one.
     scripts = Script.objects.in_bulk({job.script_id for job in jobs})
@@ -47,6 +55,17 @@ def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> li
         _launch(part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()), now)
         for part in parts
     ]
+
+
+def _held(attempt_ids: list[int]) -> dict[int, list[_Held]]:
+    """By allocation, in the order in which the node counts its GPUs."""
+    found: dict[int, list[_Held]] = defaultdict(list)
+    leases = Lease.objects.filter(allocation__attempt__in=attempt_ids)
+    columns = ("allocation_id", "gpu__uuid", "gpu__index", "gpu__memory_mib")
+    rows = leases.values_list(*columns).annotate(shares=Count("pk"), parts=Max("of"))
+    for allocation_id, *gpu in rows.order_by("gpu__index"):
+        found[allocation_id].append(_Held(*gpu))
+    return found
 
 
 def _gangs(parts: Sequence[Allocation], node: Node) -> dict[int, list[Allocation]]:
@@ -85,7 +104,7 @@ def checkpoint_dir(job: Job, node: Node) -> str:
 def _launch(
     part: Allocation,
     gang: list[Allocation],
-    held: dict[int, list[tuple[str, int]]],
+    held: dict[int, list[_Held]],
     array_indices: tuple[int, ...],
     now: datetime,
 ) -> Launch:
@@ -130,13 +149,23 @@ def _launch(
     )
 
 
-def _node_part(part: Allocation, gpus: list[tuple[str, int]]) -> NodePart:
+def _node_part(part: Allocation, gpus: list[_Held]) -> NodePart:
     return NodePart(
         name=part.node.name,
-        gpu_uuids=tuple(uuid for uuid, _ in gpus),
-        gpu_indices=tuple(index for _, index in gpus),
+        gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+        gpu_indices=tuple(gpu.index for gpu in gpus),
         cpus=part.cpus,
+        share=_share(part.node, gpus),
     )
+
+
+def _share(node: Node, gpus: list[_Held]) -> GpuShare | None:
+    """What there is to say when it is a part of one GPU."""
+    parts = [gpu for gpu in gpus if gpu.shares < gpu.of]
+    if not parts:
+        return None
+    mps = node.sharing == Node.Sharing.MPS
+    return GpuShare(parts[0].shares, parts[0].of, parts[0].memory_mib, mps)
 
 
 def _address(gang: list[Allocation]) -> str:

@@ -77,14 +77,22 @@ def _apply(
         jobs = lock(parts[run.key].attempt.job_id for run in touched)
         _write(parts, touched, kept, times)
         settle_locked(jobs=jobs, now=now)
-    whole = seen.system is not None
-    nodes.answered(
-        node=node, boot_id=seen.boot_id, problems=seen.problems if whole else None, now=now
-    )
+    problems = (*seen.problems, *_sharing(node, seen.system)) if seen.system else None
+    nodes.answered(node=node, boot_id=seen.boot_id, problems=problems, now=now)
     if seen.gpus is not None:
         _gpus(node, seen.gpus, now)
     if seen.system:
         _system(node, seen.system)
+
+
+def _sharing(node: Node, system: SystemSample) -> tuple[str, ...]:
+    """What an admin has to do before parts of GPUs are kept apart as set."""
+    if node.sharing != Node.Sharing.MPS or system.mps:
+        return ()
+    return (
+        "CUDA's Multi-Process Service does not run (nvidia-cuda-mps-control -d starts it): jobs "
+        "share GPUs by time slices, and nothing limits the memory of each",
+    )
 
 
 def _differs(part: Allocation, run: RunObserved) -> bool:

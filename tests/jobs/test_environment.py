@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.directives.hardware import hosts
-from jobs.environment import Attempt, NodePart, expand, node_list, of_node, of_tasks
+from jobs.environment import Attempt, GpuShare, NodePart, expand, node_list, of_node, of_tasks
 from jobs.rules import is_set_by_carrel
 from jobs.spec import JobSpec, Resources
 
@@ -117,6 +117,26 @@ def test_a_gang_sees_its_own_gpus_and_where_it_belongs() -> None:
     assert {name: seen[name] for name in expected} == expected
     assert of_node(GANG, 2)["CUDA_VISIBLE_DEVICES"] == "MIG-e,MIG-f"
     assert "PYTHONUNBUFFERED" not in seen
+
+
+def test_who_shares_a_gpu_is_told_its_part_of_it() -> None:
+    share = GpuShare(shards=3, of=8, memory_mib=81_559)
+    part = NodePart("n1", ("GPU-a",), (3,), 1, share)
+    seen = of_node(replace(ALONE, nodes=(part,)), 0)
+    assert seen["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+    assert seen["SLURM_SHARDS_ON_NODE"] == "3"
+    assert seen["CARREL_GPU_SHARE"] == "3/8"
+    assert seen["CARREL_GPU_MEMORY_MIB"] == "30584"
+    assert not [name for name in seen if name.startswith("CUDA_MPS")]
+    # The service keeps it to its part: of the only GPU it sees, which it calls 0.
+    by_mps = replace(part, share=replace(share, mps=True))
+    told = of_node(replace(ALONE, nodes=(by_mps,)), 0)
+    assert told.keys() - seen.keys() == {
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    }  # fmt: skip
+    assert told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=30584M"
+    assert told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "37.5"
+    assert all(map(is_set_by_carrel, told))
 
 
 def test_ranks_number_all_tasks_once() -> None:
