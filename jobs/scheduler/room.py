@@ -20,8 +20,8 @@ class Room:
     """One node: what it has left, who has the rest, and what is promised of it."""
 
     __slots__ = (
-        "alone", "booked", "changes", "cpus", "free", "gpus", "holds", "levels", "memory_mib",
-        "models", "node", "order", "shared",
+        "alone", "booked", "changes", "cpus", "divided", "free", "gpus", "holds", "levels",
+        "memory_mib", "models", "node", "order", "shared",
     )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
@@ -30,6 +30,8 @@ class Room:
         self.gpus: tuple[Gpu, ...] = tuple(sorted(node.gpus, key=_gpu_order))
         self.models: dict[str, int] = {}
         """The GPUs of each model."""
+        self.divided = 0
+        """GPUs of which parts can be had."""
         self.free = 0
         """GPUs of which nobody has anything."""
         self.shared: dict[int, int] = {}
@@ -45,6 +47,7 @@ class Room:
         """Wants to know how many of its GPUs are free."""
         for position, gpu in enumerate(self.gpus):
             self.models[gpu.model] = self.models.get(gpu.model, 0) | 1 << position
+            self.divided |= (gpu.shards > 0) << position
             if gpu.sharers:
                 self.shared[position] = sum(shards for _, shards in gpu.sharers)
             elif gpu.job_id is None:
@@ -254,8 +257,11 @@ class Room:
         return min(places)[1] if places else None
 
     def _pick(self, bits: int, number: int, start: float) -> int:
-        """GPUs of one model if any has enough, the scarcest; then of one NVLink domain."""
-        pile = _tightest([mask & bits for mask in self.models.values()], number) or bits
+        """GPUs of one model if any has enough, the scarcest, without those that are divided for
+        who wants a part; then of one NVLink domain."""
+        whole = [mask & bits & ~self.divided for mask in self.models.values()]
+        piles = [mask & bits for mask in self.models.values()]
+        pile = _tightest(whole, number) or _tightest(piles, number) or bits
         domains: dict[int, int] = {}
         for position in _positions(pile):
             domain = self.gpus[position].domain

@@ -30,6 +30,12 @@ def active(machine: Node) -> tuple[Running, ...]:
     return tuple(running(job_id, 60, 1) for job_id in machine.jobs)
 
 
+def one_divided() -> Node:
+    """4 GPUs, the first of 4 parts."""
+    first, *rest = node(1).gpus
+    return replace(node(1), gpus=(replace(first, shards=4), *rest))
+
+
 # name: the node, who waits -> {job: (GPUs by index, parts)}
 CASES: dict[str, tuple[Node, list[Pending], dict[int, tuple[list[int], int]]]] = {
     "one GPU is filled before the next is begun": (
@@ -52,6 +58,12 @@ CASES: dict[str, tuple[Node, list[Pending], dict[int, tuple[list[int], int]]]] =
         divided(sharers={at: {50 + at: 3} for at in range(4)}), [pending(1, shards=2)], {},
     ),
     "only where the admin divides": (node(1), [pending(1, shards=1)], {}),
+    "whole GPUs are taken from those that are not divided": (
+        one_divided(), [pending(1, 2), pending(2, shards=3)], {1: ([1, 2], 0), 2: ([0], 3)},
+    ),
+    "but what is divided is better than to wait": (
+        one_divided(), [pending(1, 4)], {1: ([0, 1, 2, 3], 0)},
+    ),
     "of the model asked for": (
         divided(), [pending(1, shards=1, gpu_model="h100")], {},
     ),
