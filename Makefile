@@ -16,10 +16,13 @@ test: dev-environment
 test-fast: dev-environment
 	@$(PYTHON) -m pytest -q -n auto -m "not serial and not lab and not browser"
 
-# Thousands of generated cases for the scheduler, where `test` takes a few.
+# Thousands of generated cases for the scheduler, where `test` takes a few, and workers killed at
+# every line of a round, where `test` takes some.
 test-deep: dev-environment
 	@CARREL_TEST_PROFILE=deep $(PYTHON) -m pytest -q -n auto \
-		--timeout 3600 -o faulthandler_timeout=3700 tests/jobs/scheduler
+		--timeout 3600 -o faulthandler_timeout=7300 tests/jobs/scheduler tests/portal/crashes
+	@CARREL_TEST_PROFILE=deep .ci/postgres $(PYTHON) -m pytest -q -n auto \
+		-o faulthandler_timeout=7300 tests/portal/crashes
 
 lint: dev-environment
 	@.ci/lint

@@ -1,0 +1,117 @@
+"""Workers are killed at any line of a round, three are at it at once, and each pass is delivered
+twice: nothing is leased or charged twice, and the next rounds bring everything where it belongs."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from portal import broker
+from tests.portal.crashes import books, scene
+from tests.portal.crashes.rows import Rows, wait_for_the_dead
+from tests.portal.crashes.workers import COUNT, Fate, Workers, workers
+
+DEEP = os.environ.get("CARREL_TEST_PROFILE") == "deep"
+KILLS = 16
+"""In the short profile; in the deep one, the first and the last time of every line."""
+CROWDS = 400 if DEEP else 5
+MAX_ROUNDS = 6
+
+
+class Cluster:
+    """The scene, put back before each case, and workers on it."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        now = timezone.now()
+        self._charged_from = now - scene.HOUR
+        scene.make(now)
+        self._rows = Rows()
+        (alone,) = self.work(COUNT)
+        self.turns = alone.turns
+        self.end = self._end()
+
+    def work(self, *kill_before: int | None) -> list[Fate]:
+        """Workers at it at once; what must hold does hold then."""
+        # A flag there would let the first of many cases explain, and no other.
+        broker.connection().flushall()
+        fates = self._workers.work(*kill_before)
+        wait_for_the_dead()
+        books.hold(self._charged_from)
+        return fates
+
+    def put_back(self) -> None:
+        self._rows.put_back()
+
+    def comes_right(self) -> bool:
+        """Whether rounds in which nobody is killed lead to where they lead from the beginning."""
+        for _ in range(MAX_ROUNDS):
+            if books.outcome() == self.end:
+                return True
+            self.work(None)
+        return books.outcome() == self.end
+
+    def _end(self) -> books.Outcome:
+        """Where all stand when a round changes nothing any more."""
+        for _ in range(MAX_ROUNDS):
+            before = books.outcome()
+            self.work(None)
+            if books.outcome() == before:
+                return before
+        raise AssertionError(f"it still goes on after {MAX_ROUNDS} rounds: {before}")
+
+
+@pytest.fixture
+def cluster(transactional_db: None) -> Iterator[Cluster]:
+    database = str(connection.settings_dict["NAME"])
+    with workers(f"{scene.__name__}:work", database) as started:
+        yield Cluster(started)
+
+
+def test_the_scene_has_all_that_a_pass_can_do(cluster: Cluster) -> None:
+    state = {name: job.state for name, job in cluster.end.items()}
+    assert state["takes"] == "RUNNING"
+    assert cluster.end["gives-way"].outcomes == ("PREEMPTED",)
+    assert cluster.end["gives-way-gang"].outcomes == ("PREEMPTED",)
+    assert cluster.end["takes"].shares == {"n1": 3, "n2": 3}
+    assert sum(cluster.end["gang"].shares.values()) == 2
+    assert cluster.end["parts-1"].shares == cluster.end["parts-3"].shares | {"n3": 1}
+    assert cluster.end["parts-3"].shares == {"n3": 3}
+    waits = {name: job.reason for name, job in cluster.end.items() if job.state == "PENDING"}
+    assert waits["parts-2"] == "Resources"
+    assert waits["small-2"] == "AssocGrpGRES"
+    assert waits["beyond-window"] == "Reservation"
+    assert waits["task-2"] == waits["task-3"] == "JobArrayTaskLimit"
+    assert (waits["held"], waits["after"]) == ("JobHeldUser", "Dependency")
+    assert state["too-late"] == "DEADLINE"
+
+
+@pytest.mark.timeout(7200 if DEEP else 300)
+def test_killed_at_any_line_it_is_done_once_in_the_end(cluster: Cluster) -> None:
+    turns = cluster.turns if DEEP else random.Random(7).sample(cluster.turns, KILLS)
+    for turn in turns:
+        cluster.put_back()
+        (fate,) = cluster.work(turn)
+        assert fate.killed, turn
+        assert cluster.comes_right(), f"killed before line {turn}"
+
+
+@pytest.mark.timeout(7200 if DEEP else 300)
+def test_three_at_once_of_whom_two_are_killed(cluster: Cluster) -> None:
+    for seed in range(CROWDS):
+        dice = random.Random(seed)
+        cluster.put_back()
+        # Who finds another one at a pass does fewer lines, and may get through.
+        cluster.work(None, dice.choice(cluster.turns), dice.choice(cluster.turns))
+        assert cluster.comes_right(), f"seed {seed}"
+
+
+def test_three_who_all_get_through(cluster: Cluster) -> None:
+    cluster.put_back()
+    assert not any(fate.killed for fate in cluster.work(None, None, None))
+    assert cluster.comes_right()
