@@ -42,7 +42,8 @@ def test_the_check_says_when_it_will_wait(
     cast.run(running, node, 0, 1, 2)
     page = check(as_alice)
     assert "Submitted now, it would wait. Needs 2 GPUs on one node; 1 is free (on gpu-1)." in page
-    assert f"Job {link(running)} frees 3 GPUs on gpu-1 by " in page
+    assert f"Job {link(running)} makes room for it on gpu-1 by " in page
+    assert " at the latest." in page
     assert "It fits on 1 node; 1 of 4 such GPUs are free." in page
 
 
