@@ -5,52 +5,87 @@ Each change is put into the queue in place of the request, and the real plan is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jobs.scheduler.fit import usable_models
+from jobs.scheduler.changes import Change, Steps, changes
 from jobs.scheduler.plan import expect, plan
 from jobs.scheduler.snapshot import Pending, Snapshot
-from jobs.scheduler.words import count, latest, span
-from jobs.spec import Resources
+from jobs.scheduler.when import about
 
 SOONER = timedelta(minutes=5)
-"""Less is not worth a change."""
-SHORTER = (1 / 2, 1 / 4, 1 / 8, 1 / 24)
-LEAST_S = 600
-"""Nobody is advised to ask for less."""
-FORECASTS = 4
-"""Changes of which none starts the job at once are forecast, the least first; no more than this."""
+SOONER_PART = 0.1
+"""Less than this, and than this part of the wait, is worth no change, and no larger change."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A change, in words that follow "with" or "on", and when the job would start then."""
+    """A change, when the job would start with it, and both in a sentence."""
 
-    change: str
     job: Pending
     at: datetime
     sentence: str
 
 
-def advise(snapshot: Snapshot, job_id: int, now: datetime) -> Advice | None:
-    """The change that starts this waiting job first; None if none does so noticeably sooner."""
+def advise(
+    snapshot: Snapshot, job_id: int, now: datetime, partitions: Iterable[str] = ()
+) -> Advice | None:
+    """The least change that starts this waiting job at once, or the one that starts it first.
+
+    None if none does so noticeably sooner. `partitions`: others that it may go to.
+    """
     job = next(waits for waits in snapshot.pending if waits.id == job_id)
-    changes = list(_changes(job, snapshot))
-    for words, other in changes:
-        decided = plan(_with(snapshot, other), now, explained=False)
-        if any(start.job_id == job_id for start in decided.starts):
-            return Advice(words, other, now, f"{_begin(words)} it would start now.")
-    usual = expect(snapshot, now).get(job_id)
-    best: Advice | None = None
-    for words, other in changes[:FORECASTS]:
-        at = expect(_with(snapshot, other), now).get(job_id)
-        if at is not None and (best is None or at < best.at):
-            best = Advice(words, other, at, _sentence(words, at, now))
-    if best is None or (usual is not None and usual - best.at < SOONER):
+    things = [steps for steps in changes(job, snapshot, now, partitions) if steps]
+    for steps in things:
+        if _starts(steps[-1], snapshot, now):
+            least = _least(steps, snapshot, now)
+            return Advice(least.job, now, f"{_begin(least)} it would start now.")
+    return _soonest(things, snapshot, job, now)
+
+
+def _starts(change: Change, snapshot: Snapshot, now: datetime) -> bool:
+    decided = plan(_with(snapshot, change.job), now, explained=False)
+    return any(start.job_id == change.job.id for start in decided.starts)
+
+
+def _least(steps: Steps, snapshot: Snapshot, now: datetime) -> Change:
+    """The first step that starts the job; the last is known to."""
+    first, last = 0, len(steps) - 1
+    while first < last:
+        middle = (first + last) // 2
+        if _starts(steps[middle], snapshot, now):
+            last = middle
+        else:
+            first = middle + 1
+    return steps[last]
+
+
+def _soonest(
+    things: Iterable[Steps], snapshot: Snapshot, job: Pending, now: datetime
+) -> Advice | None:
+    """Of each thing half of the change and all of it are foretold."""
+    usual = expect(snapshot, now).get(job.id)
+    best: tuple[datetime, Change] | None = None
+    for steps in things:
+        for change in dict.fromkeys((steps[len(steps) // 2], steps[-1])):
+            at = expect(_with(snapshot, change.job), now).get(job.id)
+            if at is not None and _is_worth_it(at, best[0] if best else usual, now):
+                best = at, change
+    if best is None:
         return None
-    return best
+    at, change = best
+    as_it_is = f"; as it is, {about(usual, now)}" if usual else ""
+    sentence = f"{_begin(change)} it is expected to start {about(at, now)}{as_it_is}."
+    return Advice(change.job, at, sentence)
+
+
+def _is_worth_it(at: datetime, usual: datetime | None, now: datetime) -> bool:
+    """Sooner, and by so much that it is told in other words."""
+    if usual is None:
+        return True
+    least = max(SOONER, SOONER_PART * (usual - now))
+    return usual - at >= least and about(at, now) != about(usual, now)
 
 
 def _with(snapshot: Snapshot, job: Pending) -> Snapshot:
@@ -58,74 +93,5 @@ def _with(snapshot: Snapshot, job: Pending) -> Snapshot:
     return replace(snapshot, pending=(*others, job))
 
 
-def _sentence(words: str, at: datetime, now: datetime) -> str:
-    lasts = (at - now).total_seconds()
-    when = f"in {span(lasts)}" if lasts < 3 * 3600 else f"at {latest(at, now)}"
-    return f"{_begin(words)} it is expected to start {when}."
-
-
-def _begin(words: str) -> str:
-    return words[0].upper() + words[1:]
-
-
-def _changes(job: Pending, snapshot: Snapshot) -> Iterator[tuple[str, Pending]]:
-    """What may be changed, the least first."""
-    yield from _shorter(job)
-    asked = job.resources
-    for words, other in _looser(asked, snapshot, job.partition):
-        yield words, replace(job, resources=other)
-    yield from _smaller(job)
-
-
-def _shorter(job: Pending) -> Iterator[tuple[str, Pending]]:
-    lengths = [int(job.walltime_s * part) for part in SHORTER]
-    if job.spread_s is not None:
-        # Nine in ten of its like end by then.
-        lengths.append(int(job.spread_s[1]))
-    for length in sorted({_rounded(length) for length in lengths}, reverse=True):
-        if LEAST_S <= length < job.walltime_s:
-            words = f"with a time limit of {span(length)} in place of {span(job.walltime_s)}"
-            yield words, replace(job, walltime_s=length, spread_s=None, expected_s=None)
-
-
-def _rounded(length: int) -> int:
-    """As people type it: whole hours, below two hours whole ten minutes."""
-    unit = 3600 if length >= 7200 else 600
-    return max(unit, length // unit * unit)
-
-
-def _looser(
-    asked: Resources, snapshot: Snapshot, partition: str
-) -> Iterator[tuple[str, Resources]]:
-    if asked.exclusive:
-        yield "without asking for whole nodes", replace(asked, exclusive=False)
-    if asked.max_switches is not None and asked.nodes > 1:
-        yield "without a limit on switches", replace(asked, max_switches=None)
-    if asked.only_nodes:
-        yield "on any node in place of those named", replace(asked, only_nodes=())
-    if asked.not_nodes:
-        yield "without nodes left out", replace(asked, not_nodes=())
-    if asked.gpu_model is not None and (asked.gpus_per_node or asked.shards):
-        others = replace(asked, gpu_model=None)
-        models = {
-            model
-            for node in snapshot.nodes
-            if node.partition == partition
-            for model in usable_models(node, others)
-        }
-        if len(models) > 1:
-            yield f"on any GPU in place of {asked.gpu_model}", others
-    if asked.features:
-        yield f"without {' and '.join(asked.features)}", replace(asked, features=())
-
-
-def _smaller(job: Pending) -> Iterator[tuple[str, Pending]]:
-    asked = job.resources
-    if asked.nodes > 1 and not asked.only_nodes:
-        fewer = replace(asked, nodes=asked.nodes // 2)
-        words = f"on {count(fewer.nodes, 'node')} in place of {asked.nodes}"
-        yield words, replace(job, resources=fewer)
-    elif asked.gpus_per_node > 1:
-        fewer = replace(asked, gpus_per_node=asked.gpus_per_node // 2)
-        words = f"with {count(fewer.gpus_per_node, 'GPU')} in place of {asked.gpus_per_node}"
-        yield words, replace(job, resources=fewer)
+def _begin(change: Change) -> str:
+    return change.words[0].upper() + change.words[1:]

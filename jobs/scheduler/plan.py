@@ -63,7 +63,7 @@ def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:
     walk = _Walk.of(snapshot, now)
     for job in ranked(snapshot, now):
         walk.take(job)
-    begun = walk.room.finish().starts
+    begun = walk.finish().starts
     return {start.job_id: now for start in begun} | walk.foresight().expected()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from jobs.scheduler.advise import Advice, advise
+from jobs.scheduler.limits import Demand
+from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.snapshot import Pending, Snapshot
 from portal.models import Job
-from portal.queries import snapshot
+from portal.queries import partitions, snapshot
 
 
 class NotReached(Exception):
@@ -19,6 +23,22 @@ def advice(job: Job, now: datetime) -> Advice | None:
     Several whole passes: seconds where thousands wait. Raises `NotReached`.
     """
     present = snapshot.take(now)
-    if all(waits.id != job.pk for waits in present.pending):
+    waits = next((one for one in present.pending if one.id == job.pk), None)
+    if waits is None:
         raise NotReached
-    return advise(present, job.pk, now)
+    return advise(present, job.pk, now, _elsewhere(job, waits, present))
+
+
+def _elsewhere(job: Job, waits: Pending, present: Snapshot) -> Iterator[str]:
+    """Partitions that would take it in. The practice lab is no place for work, nor the reverse."""
+    tree = QuotaTree(present.projects, present.quotas, present.lends)
+    for other in partitions.for_jobs().exclude(pk=job.partition_id):
+        asked = Demand(
+            job.pk, waits.project_id, waits.user_id, waits.band, waits.gpus, waits.walltime_s,
+            other.name, waits.resources.gpu_model,
+        )  # fmt: skip
+        same = (other.name == partitions.PRACTICE) == (job.partition.name == partitions.PRACTICE)
+        long_enough = other.max_walltime_s is None or other.max_walltime_s >= waits.walltime_s
+        its_band = other.allowed_bands is None or job.band in other.allowed_bands
+        if same and long_enough and its_band and tree.refuse(asked) is None:
+            yield other.name

@@ -24,6 +24,8 @@ class Found:
     """A change as its page tells it."""
 
     sentence: str
+    relaunch: bool
+    """Whether it takes a new job: one that is held is released as it is."""
     query: str
     """Of the relaunch page: what differs, by fields of the form."""
     by_hand: bool
@@ -51,13 +53,28 @@ def sooner_page(request: PageRequest, pk: int) -> HttpResponse:
 
 def _found(job: Job, advice: Advice) -> Found:
     spec = spec_text.stored(job.spec)
-    changed = replace(spec, resources=advice.job.resources, walltime_s=advice.job.walltime_s)
-    before, after = spec_text.form_values(spec), spec_text.form_values(changed)
+    changed = replace(
+        spec,
+        resources=advice.job.resources,
+        walltime_s=advice.job.walltime_s,
+        partition=advice.job.partition,
+    )
+    before = spec_text.form_values(replace(spec, partition=job.partition.name))
+    after = spec_text.form_values(changed)
     fields = {name: value for name, value in after.items() if value != before[name]}
-    by_hand = not fields or "" in fields.values()
-    if job.array_index is not None:
+    alone = job.array_index is not None
+    leaves_array = (
+        alone and advice.job.array_limit is None and bool(spec.array and spec.array.limit)
+    )
+    by_hand = "" in fields.values() or not (fields or leaves_array)
+    if alone:
         fields["array"] = str(job.array_index)
-    return Found(advice.sentence, f"?{urlencode(fields)}" if fields else "", by_hand)
+    return Found(
+        sentence=advice.sentence,
+        relaunch=not job.held,
+        query=f"?{urlencode(fields)}" if fields else "",
+        by_hand=by_hand,
+    )
 
 
 urlpatterns = [path("jobs/<int:pk>/sooner/", sooner_page, name="sooner")]

@@ -130,7 +130,9 @@ def test_whose_start_nobody_can_tell(as_alice: Client, alice: User, project: Pro
     shown = text(as_alice, job)
     assert "nobody can tell" in shown
     assert "none: it does not wait for its turn" in shown
-    assert "Releasing it." in text(as_alice, job, "sooner/")
+    sooner = text(as_alice, job, "sooner/")
+    assert "Released, it would start now." in sooner
+    assert "A new job" not in sooner
 
 
 def test_who_waits_for_a_time_has_no_place_but_an_expected_start(
