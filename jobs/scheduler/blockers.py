@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
-from jobs.scheduler.pool import Pool, Promise, Shape, choose
+from jobs.scheduler.pool import Closure, Pool, Promise, Shape, choose
 from jobs.scheduler.shortage import need, shortage
-from jobs.scheduler.snapshot import Explanation, Pending
+from jobs.scheduler.snapshot import Explanation, Pending, Preempted, Running
 from jobs.scheduler.waits import Others
-from jobs.scheduler.words import count, jobs_named, latest, listed, span
+from jobs.scheduler.words import clock, count, jobs_named, latest, listed, span
 
 QUOTA_REASONS = {
     (Limited.GPUS, Scope.PROJECT): Reason.QUOTA_GPUS,
@@ -26,15 +28,43 @@ QUOTA_REASONS = {
 }
 
 
+@dataclass(frozen=True)
+class Told:
+    """Who has been told to stop, now or in an earlier pass."""
+
+    leaving: frozenset[int]
+    """All of them."""
+    victims: Mapping[int, Sequence[int]]
+    """By job id, those who are told in this pass to make room for it."""
+
+    @classmethod
+    def of(cls, running: Iterable[Running], preempted: Iterable[Preempted]) -> Told:
+        victims: dict[int, list[int]] = defaultdict(list)
+        for one in preempted:
+            victims[one.for_id].append(one.job_id)
+        before = frozenset(job.id for job in running if job.leaving)
+        return cls(before.union(*victims.values()), victims)
+
+    def to_make_room_for(self, job: Pending) -> Iterable[int]:
+        """Who makes room for whom is not known of earlier passes, only that somebody does."""
+        return self.victims.get(job.id) or (self.leaving if job.claimed_at else ())
+
+
 class Blockers:
     """Tells after a pass what is in the way. Equal requests are told the same."""
 
     def __init__(
-        self, pools: Mapping[str, Pool], counters: Counters, others: Others, now: datetime
+        self,
+        pools: Mapping[str, Pool],
+        counters: Counters,
+        others: Others,
+        told: Told,
+        now: datetime,
     ) -> None:
         self._pools = pools
         self._counters = counters
         self._others = others
+        self._told = told
         self._now = now
         self._room: dict[int, str | None] = {}
 
@@ -46,20 +76,20 @@ class Blockers:
         group = self._counters.group(job.project_id, job.user_id, job.band)
         limits = self._counters.why(group, job.gpus, job.gpus * job.walltime_s)
         missing = self._missing(shape)
-        promise = pool.promises.get(job.id)
-        room = []
+        closure = None if missing else self._closure(job, pool, shape)
+        reason, room = Reason.RESOURCES, ""
         if missing is not None:
-            room = [missing + self._outlook(shape, promise, aside) + self._away(shape)]
-        elif (kept := self._reserved(job, pool, shape)) is not None:
-            room = [kept]
-            if not limits:
-                return Explanation(Reason.RESERVATION, kept, ahead=ahead)
+            room = missing + self._outlook(job, pool, aside) + self._away(shape)
+        elif closure is not None:
+            reason = Reason.RESERVATION
+            room = self._reserved(job, shape, closure) + self._outlook(job, pool, aside, closure)
         elif not limits:
-            return Explanation(Reason.PRIORITY, self._kept(job, pool, shape, ahead), ahead=ahead)
+            reason, room = Reason.PRIORITY, self._kept(job, pool, shape, ahead)
         if limits:
-            sentences = [excess.sentence for excess in limits] + room
-            return Explanation(_reason(limits[0]), sentences[0], tuple(sentences[1:]), ahead)
-        return Explanation(Reason.RESOURCES, room[0], ahead=ahead)
+            sentences = [excess.sentence for excess in limits] + self._making_room(job)
+            more = (*sentences[1:], room) if room else tuple(sentences[1:])
+            return Explanation(_reason(limits[0]), sentences[0], more, ahead)
+        return Explanation(reason, room, ahead=ahead)
 
     def _missing(self, shape: Shape) -> str | None:
         """What a request lacks on the nodes; None if there would be room."""
@@ -71,31 +101,55 @@ class Blockers:
             self._room[id(shape)] = text
         return self._room[id(shape)]
 
-    def _reserved(self, job: Pending, pool: Pool, shape: Shape) -> str | None:
+    def _making_room(self, job: Pending) -> list[str]:
+        """Who has been told to stop for who waits for a quota."""
+        ids = self._told.to_make_room_for(job)
+        return [f"{self._stopping(ids)} to make room."] if ids else []
+
+    def _stopping(self, ids: Iterable[int]) -> str:
+        names = self._others.holding(ids)
+        have = "has" if len(names) == 1 else "have"
+        return f"{_capital(jobs_named(names))} {have} been told to stop"
+
+    def _closure(self, job: Pending, pool: Pool, shape: Shape) -> Closure | None:
         """The admin's reservation that it would run into, if that is what keeps it."""
         if not shape.closed:
             return None
-        moment = self._now.timestamp()
-        if choose(shape.asked, shape.fitting(moment + job.walltime_s)) is not None:
+        until = self._now.timestamp() + job.walltime_s
+        if choose(shape.asked, shape.fitting(until)) is not None:
             return None
-        spans = [
-            closure
-            for closure in pool.closures
-            if closure.id not in job.reservations and closure.start < moment + job.walltime_s
-        ]
-        first = min(spans, key=lambda closure: (closure.start, closure.id))
-        names = listed((r.node.name for r in pool.rooms if r.node.id in first.node_ids), 3)
-        start, end = (
-            latest(datetime.fromtimestamp(at, self._now.tzinfo), self._now)
-            for at in (first.start, first.end)
+        able = {room.node.id for room in shape.ready}
+        return min(
+            (
+                closure
+                for closure in pool.closures
+                if closure.id not in job.reservations
+                and closure.start < until
+                and closure.node_ids & able
+            ),
+            key=lambda closure: (closure.start, closure.id),
         )
-        if first.start <= moment:
-            return f"Reserved for {first.name} until {end}: {names}."
-        lasts = first.start - moment
-        text = f"From {start} to {end} {names} are reserved for {first.name}"
-        if choose(shape.asked, shape.fitting(moment + lasts)) is not None and lasts >= 60:
-            return f"{text}; with a time limit of {span(lasts)} it could run before."
+
+    def _reserved(self, job: Pending, shape: Shape, closure: Closure) -> str:
+        """That, and whether a shorter time limit would do."""
+        text = self._is_reserved(shape, closure)
+        now = self._now.timestamp()
+        lasts = closure.start - now
+        if lasts >= 60 and choose(shape.asked, shape.fitting(now + lasts)) is not None:
+            text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."
+
+    def _is_reserved(self, shape: Shape, closure: Closure) -> str:
+        """`n1 is reserved for maintenance from 13:00 UTC to 15:00 UTC`."""
+        names = [room.node.name for room in shape.ready if room.node.id in closure.node_ids]
+        start, end = (
+            datetime.fromtimestamp(at, self._now.tzinfo) for at in (closure.start, closure.end)
+        )
+        when = f"until {latest(end, self._now)}"
+        if start > self._now:
+            when = f"from {clock(start, self._now)} to {latest(end, self._now)}"
+        are = "is" if len(names) == 1 else "are"
+        return f"{listed(names, 3)} {are} reserved for {closure.name} {when}"
 
     def _away(self, shape: Shape) -> str:
         away = [room.node for room in shape.able if room.node.unavailable]
@@ -109,8 +163,14 @@ class Blockers:
         known = [room for room in shape.ready if shape.earliest(room, 1.0, now) < math.inf]
         return choose(shape.asked, known) is None
 
-    def _outlook(self, shape: Shape, promise: Promise | None, aside: Iterable[Pending]) -> str:
-        """Who makes room for it, and by when; nothing for those far behind."""
+    def _outlook(
+        self, job: Pending, pool: Pool, aside: Iterable[Pending], told: Closure | None = None
+    ) -> str:
+        """Who makes room for it, and by when; nothing for those far behind.
+
+        `told`: the reservation that has been told of already.
+        """
+        shape, promise = pool.shape_of(job), pool.promises.get(job.id)
         if promise is None:
             unknown = self._is_unknown(shape)
             return " When that will be free is not known." if unknown else ""
@@ -131,22 +191,33 @@ class Blockers:
             goes = "go" if len(first) > 1 else "goes"
             who = jobs_named(self._others.holding(first))
             return f" {_capital(who)} {goes} first; there is room for it on {where} by {when}."
+        closure = _opening(job, pool, promise, last)
+        if closure is not None:
+            text = "" if closure is told else f" {self._is_reserved(shape, closure)}."
+            return f"{text} It has its place on {where} by {when}."
         if not leaving:
             return f" It has its place on {where} by {when}."
+        return f" {self._leave(leaving, where, when)}."
+
+    def _leave(self, leaving: Mapping[int, float], where: str, when: str) -> str:
+        """Those whose end makes room."""
         who = _capital(jobs_named(self._others.holding(leaving)))
         several = len(leaving) > 1
-        if last <= self._now.timestamp():
+        make = "make" if several else "makes"
+        if leaving.keys() <= self._told.leaving:
+            return f"{self._stopping(leaving)} and {make} room for it on {where} by {when}"
+        if max(leaving.values()) <= self._now.timestamp():
             left = "are" if several else "is"
-            return f" {who} {left} past the time limit and about to leave {where}."
-        verb = "make" if several else "makes"
-        return f" {who} {verb} room for it on {where} by {when}."
+            return f"{who} {left} past the time limit and about to leave {where}"
+        return f"{who} {make} room for it on {where} by {when}"
 
     def _kept(self, job: Pending, pool: Pool, shape: Shape, ahead: int) -> str:
         """There is room, but others are promised it."""
         fitting = [r for r in shape.ready if r.fits(shape.asked, shape.masks[r.node.id])]
         booked = [held for room in fitting for held in room.booked if held.job_id != job.id]
         if not booked:
-            return f"Jobs start in their order here, and {count(ahead, 'job')} wait ahead of it."
+            wait = "waits" if ahead == 1 else "wait"
+            return f"Jobs start in their order here, and {count(ahead, 'job')} {wait} ahead of it."
         first = min(booked, key=lambda held: (held.start, held.job_id))
         names = listed((room.node.name for room in fitting), 3)
         label = self._others.holding([first.job_id])[0]
@@ -158,6 +229,19 @@ class Blockers:
         if 60 <= lasts < job.walltime_s:
             text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."
+
+
+def _opening(job: Pending, pool: Pool, promise: Promise, last: float) -> Closure | None:
+    """The reservation whose end its place waits for, after `last`, when the last job is gone."""
+    site = {room.node.id for room, _ in promise.site}
+    found = (
+        closure
+        for closure in pool.closures
+        if closure.id not in job.reservations
+        and closure.node_ids & site
+        and last < closure.end <= promise.at
+    )
+    return max(found, key=lambda closure: (closure.end, closure.id), default=None)
 
 
 def _unless(aside: Iterable[Pending], moment: datetime, others: Others) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobs.scheduler import explain
-from jobs.scheduler.fit import refuse
+from jobs.scheduler.fit import is_near, refuse
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.snapshot import Explanation, Pending
 from jobs.spec import Resources
@@ -30,8 +30,9 @@ class Excuses:
 def _look(pool: Pool, job: Pending) -> Explanation | None:
     asked, shape = job.resources, pool.shape_of(job)
     nodes = [room.node for room in pool.rooms]
-    if len(shape.able) < asked.nodes:
+    able, ready = ([room.node for room in found] for found in (shape.able, shape.ready))
+    if len(able) < asked.nodes or not is_near(asked, able):
         return explain.never_fits(refuse(asked, nodes, nodes[0].partition) or "does not fit")
-    if len(shape.ready) < asked.nodes:
-        return explain.nodes_unavailable(asked, [room.node for room in shape.able], nodes)
+    if len(ready) < asked.nodes or not is_near(asked, ready):
+        return explain.nodes_unavailable(asked, able, nodes)
     return None

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from jobs.lifecycle import Reason
+from jobs.scheduler.fit import switches
 from jobs.scheduler.snapshot import Explanation, Node, Pending
 from jobs.scheduler.words import clock, count, jobs_named, latest, listed
 from jobs.spec import Resources
+
+
+def together(found: Sequence[Explanation]) -> Explanation:
+    """The first with what the others say."""
+    return replace(found[0], more=tuple(one.detail for one in found[1:]))
 
 
 def held(job: Pending) -> Explanation:
@@ -16,7 +23,7 @@ def held(job: Pending) -> Explanation:
     if job.hold_reason is Reason.HELD_LAUNCH:
         detail = "Held because it could not be launched; see its last attempt, then release it."
     else:
-        detail = "Held; it starts no earlier than somebody releases it."
+        detail = "Held: it does not start before somebody releases it."
     return Explanation(job.hold_reason, detail)
 
 
@@ -54,17 +61,19 @@ def begin_time(begin_at: datetime, now: datetime) -> Explanation:
 
 def array_limit(limit: int, first_end: datetime | None, now: datetime) -> Explanation:
     """As many of its array run as may run at once."""
-    detail = f"Its array may run {count(limit, 'task')} at once (%{limit}), and so many run now."
+    run = "runs" if limit == 1 else "run"
+    detail = f"Its array may run {count(limit, 'task')} at once (%{limit}): {limit} {run} now"
     if first_end is not None and first_end > now:
-        detail += f" The next one ends by {latest(first_end, now)} at the latest."
-    return Explanation(Reason.ARRAY_LIMIT, detail)
+        end = " and ends" if limit == 1 else ", the first of them ends"
+        detail += f"{end} by {latest(first_end, now)} at the latest"
+    return Explanation(Reason.ARRAY_LIMIT, f"{detail}.")
 
 
 def no_nodes(partition: str) -> Explanation:
     """The partition is empty."""
     return Explanation(
         Reason.PARTITION_DOWN,
-        f"Partition {partition} has no nodes; an admin can add one, or move the job elsewhere.",
+        f"Partition {partition} has no nodes. It starts once an admin adds one.",
     )
 
 
@@ -82,22 +91,22 @@ def nodes_unavailable(
     """Too few of the nodes that could hold it (`able`) take jobs at the moment."""
     away = [node for node in able if node.unavailable]
     names = unavailable(away)
-    if all(node.unavailable for node in every_node):
-        partition = every_node[0].partition
-        return Explanation(
-            Reason.PARTITION_DOWN, f"No node of partition {partition} takes jobs now: {names}."
-        )
+    reason = Reason.NODE_DOWN
     ready = len(able) - len(away)
-    if asked.nodes == 1:
-        detail = f"Only {names} could hold it, and takes no jobs now."
-        if len(away) > 1:
-            detail = f"Only these could hold it, and none takes jobs now: {names}."
-    else:
+    if all(node.unavailable for node in every_node):
+        reason = Reason.PARTITION_DOWN
+        detail = f"No node of partition {every_node[0].partition} takes jobs now: {names}."
+    elif asked.nodes > 1:
+        near = f" on {switches(asked)}" if asked.max_switches else ""
         detail = (
-            f"Needs {count(asked.nodes, 'node')}; of those that could hold it {ready} "
+            f"Needs {asked.nodes} nodes{near}; of those that could hold it {ready} "
             f"{'takes' if ready == 1 else 'take'} jobs now. Not available: {names}."
         )
-    return Explanation(Reason.NODE_DOWN, f"{detail} It goes on by itself once enough are back.")
+    elif len(away) > 1:
+        detail = f"Only these could hold it, and none takes jobs now: {names}."
+    else:
+        detail = f"Only {names} could hold it, and takes no jobs now."
+    return Explanation(reason, f"{detail} It goes on by itself once enough are back.")
 
 
 def unavailable(nodes: Iterable[Node]) -> str:

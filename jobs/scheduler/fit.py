@@ -6,6 +6,7 @@ All of it looks at what nodes are, not at what is free on them right now (that i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from jobs.scheduler.gpu_models import is_instance, is_model, is_of, names_instance
@@ -111,7 +112,25 @@ def refuse(asked: Resources, nodes: Iterable[Node], partition: str | None = None
         if len(holding) < asked.nodes:
             return _refusal(holds.__name__, asked, left, holding, where)
         left = holding
-    return None
+    if is_near(asked, left):
+        return None
+    have = "has" if asked.max_switches == 1 else "have"
+    most = _most_near(asked, left)
+    return (
+        f"asks for {count(asked.nodes, 'node')} on {switches(asked)}; "
+        f"no {switches(asked).removeprefix('1 ')} of {where} {have} more than "
+        + count(most, "such node")
+    )
+
+
+def is_near(asked: Resources, nodes: Sequence[Node]) -> bool:
+    """Whether enough of these nodes hang on as few leaf switches as the request allows."""
+    return asked.max_switches is None or _most_near(asked, nodes) >= asked.nodes
+
+
+def _most_near(asked: Resources, nodes: Sequence[Node]) -> int:
+    leaves = Counter(node.switches[0] if node.switches else "" for node in nodes)
+    return sum(number for _, number in leaves.most_common(asked.max_switches))
 
 
 def _refusal(
@@ -222,3 +241,8 @@ def shards(asked: Resources) -> str:
     """`2 parts of a GPU`, `1 part of a GPU (a100)`: per node."""
     model = f" ({asked.gpu_model})" if asked.gpu_model else ""
     return f"{count(asked.shards, 'part')} of a GPU{model}"
+
+
+def switches(asked: Resources) -> str:
+    """`1 switch`, `2 switches`: that its nodes may hang on."""
+    return "1 switch" if asked.max_switches == 1 else f"{asked.max_switches} switches"

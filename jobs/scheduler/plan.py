@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.blockers import Blockers
+from jobs.scheduler import explain
+from jobs.scheduler.blockers import Blockers, Told
 from jobs.scheduler.cluster import pools_of
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.decide import Decided, Pass
@@ -26,7 +27,7 @@ from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import Explanation, Pending, Plan, Running, Snapshot
-from jobs.scheduler.waits import Arrays, Others, misses_deadline, own_wait
+from jobs.scheduler.waits import Arrays, Others, misses_deadline, own_waits
 
 _STUCK = (
     Reason.HELD_USER,
@@ -108,36 +109,35 @@ class _Walk:
         if misses_deadline(job, self.now):
             self.expired.append(job.id)
             return
-        why = self.excuses.of(job) if not job.held else None
-        own = own_wait(job, self.others, self.arrays, self.now)
-        if own is not None:
-            self.own[job.id] = own
-        elif why is not None:
-            self.own[job.id] = why
+        why = self.excuses.of(job)
+        own = own_waits(job, self.others, self.arrays, self.now)
+        if own or why:
+            self.own[job.id] = explain.together([*own, why] if why else own)
         elif self.room.consider(job):
             self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
             return
-        startable = why is None and (own is None or own.reason not in _STUCK)
+        startable = why is None and not (own and own[0].reason in _STUCK)
         if startable:
             self.startable.append(job)
         limited = self.room.decided.limited
-        kept_back = own is not None or bool(limited and limited[-1] is job)
+        kept_back = bool(own) or bool(limited and limited[-1] is job)
         if job.held or (startable and kept_back):
             aside.append(job)
 
     def finish(self) -> Decided:
         """Serve those who borrow. Their array may have come to its limit meanwhile."""
         for job in self.room.borrowing:
-            own = own_wait(job, self.others, self.arrays, self.now)
-            if own is not None:
-                self.own[job.id] = own
+            own = own_waits(job, self.others, self.arrays, self.now)
+            if own:
+                self.own[job.id] = explain.together(own)
             elif self.room.serve(job):
                 self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
         return self.room.decided
 
     def explanations(self) -> dict[int, Explanation]:
         """Of those that wait for room or for a quota."""
-        tell = Blockers(self.pools, self.counters, self.others, self.now)
+        told = Told.of(self.snapshot.running, self.room.decided.preempted)
+        tell = Blockers(self.pools, self.counters, self.others, told, self.now)
         ahead: Counter[str] = Counter()
         found = {}
         begun = {job.id for job in self.room.decided.started}

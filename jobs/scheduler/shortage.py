@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.scheduler.fit import gpus
+from jobs.scheduler.fit import gpus, switches
 from jobs.scheduler.pool import Shape
 from jobs.scheduler.room import Room
 from jobs.scheduler.words import count, listed, memory
@@ -74,7 +74,7 @@ def _too_few(shape: Shape) -> str:
         return "none has that free now"
     names = listed(room.node.name for room in ready)
     if len(ready) >= shape.asked.nodes:
-        return f"{len(ready)} have that free now, but on more than the allowed switches ({names})"
+        return f"{len(ready)} have that free now ({names}), but not on {switches(shape.asked)}"
     return f"{len(ready)} {'has' if len(ready) == 1 else 'have'} that free now ({names})"
 
 

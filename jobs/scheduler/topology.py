@@ -28,9 +28,11 @@ def compact(
         return ordered[:number]
     for level in range(max(len(room.node.switches) for room in rooms)):
         groups = [g for g in _groups(ordered, level).values() if len(g) >= number]
-        if groups:
-            # The groups are in the order of their first rooms: equal ones go by `key`.
-            return _on_few_leaves(min(groups, key=len), number, max_switches)
+        # The groups are in the order of their first rooms: equal ones go by `key`.
+        for group in sorted(groups, key=len):
+            chosen = _on_few_leaves(group, number, max_switches)
+            if chosen is not None:
+                return chosen
     return _on_few_leaves(ordered, number, max_switches)
 
 

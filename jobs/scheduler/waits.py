@@ -19,20 +19,22 @@ def misses_deadline(job: Pending, now: datetime) -> bool:
     return earliest + timedelta(seconds=job.walltime_s) > job.deadline_at
 
 
-def own_wait(job: Pending, others: Others, arrays: Arrays, now: datetime) -> Explanation | None:
-    """Why it could not start on an empty cluster either; None when it could."""
+def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> list[Explanation]:
+    """All for which it could not start on an empty cluster either."""
+    found = []
     if job.held:
-        return explain.held(job)
+        found.append(explain.held(job))
     if job.dependency is DependencyState.NEVER:
-        return explain.dependency_never(others.named(job.waits_for))
+        found.append(explain.dependency_never(others.named(job.waits_for)))
     if job.dependency is DependencyState.WAITING:
         ends = [others.ends.get(job_id) for job_id in job.waits_for]
-        return explain.dependency(others.named(job.waits_for), ends, now)
+        found.append(explain.dependency(others.named(job.waits_for), ends, now))
     if job.begin_at is not None and job.begin_at > now:
-        return explain.begin_time(job.begin_at, now)
+        found.append(explain.begin_time(job.begin_at, now))
     if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
-        return explain.array_limit(job.array_limit, arrays.first_end(job.array_id), now)
-    return None
+        first_end = arrays.first_end(job.array_id)
+        found.append(explain.array_limit(job.array_limit, first_end, now))
+    return found
 
 
 class Others:

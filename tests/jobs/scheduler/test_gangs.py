@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from jobs.lifecycle import Reason
 from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
@@ -68,8 +71,38 @@ def test_enough_nodes_on_too_many_switches_are_told() -> None:
         tuple(racks(used)), (pending(1, 4, nodes=2, max_switches=1),), (running(50, 60, *used),)
     )
     assert plan(asked, NOW).explanations[1].detail == (
-        "Needs 2 nodes with 4 GPUs each; 2 have that free now, but on more than the allowed "
-        "switches (n2, n5). Job 50 makes room for it on n1, n2 by 13:00 UTC at the latest."
+        "Needs 2 nodes with 4 GPUs each; 2 have that free now (n2, n5), but not on 1 "
+        "switch. Job 50 makes room for it on n1, n2 by 13:00 UTC at the latest."
+    )
+
+
+def test_the_smaller_switch_is_passed_over_where_it_has_too_many_leaves() -> None:
+    leaves = {1: "a", 2: "b", 3: "c", 4: "d", 5: "d", 6: "e"}
+    nodes = tuple(
+        node(number, switches=(leaf, "left" if leaf in "abc" else "right", "top"))
+        for number, leaf in leaves.items()
+    )
+    decided = plan(Snapshot(nodes, (pending(1, 4, nodes=3, max_switches=2),)), NOW)
+    assert [part.node_id for part in decided.starts[0].placements] == [4, 5, 6]
+
+
+def test_more_nodes_than_so_many_switches_have_are_never_there() -> None:
+    asked = Snapshot(tuple(racks()), (pending(1, 4, nodes=4, max_switches=1),))
+    found = plan(asked, NOW)
+    assert found.explanations[1].reason is Reason.BAD_CONSTRAINTS
+    assert found.explanations[1].detail == (
+        "It asks for 4 nodes on 1 switch; no switch of partition gpu has more than 3 such nodes. "
+        "It cannot start unless such a node is added."
+    )
+    assert not found.estimates
+
+
+def test_a_switch_that_has_enough_nodes_only_once_one_is_back() -> None:
+    nodes = [replace(one, unavailable="down") if one.id == 4 else one for one in racks()]
+    found = plan(Snapshot(tuple(nodes), (pending(1, 4, nodes=3, max_switches=1),)), NOW)
+    assert found.explanations[1].detail == (
+        "Needs 3 nodes on 1 switch; of those that could hold it 5 take jobs now. "
+        "Not available: n4 (down). It goes on by itself once enough are back."
     )
 
 

@@ -8,7 +8,13 @@ import pytest
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.plan import plan
-from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
+from jobs.scheduler.snapshot import (
+    DependencyState,
+    Node,
+    Pending,
+    Running,
+    Snapshot,
+)
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 
 HOUR = timedelta(hours=1)
@@ -83,8 +89,8 @@ SENTENCES: dict[
         {
             5: (
                 Reason.ARRAY_LIMIT,
-                "Its array may run 1 task at once (%1), and so many run now. "
-                "The next one ends by 14:05 UTC at the latest.",
+                "Its array may run 1 task at once (%1): 1 runs now "
+                "and ends by 14:05 UTC at the latest.",
             ),
             6: (
                 Reason.RESOURCES,
@@ -113,14 +119,14 @@ SENTENCES: dict[
             pending(8, 1, held=True),
         ],
         {
-            1: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            1: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
             2: (Reason.BEGIN_TIME, "Asked to start no earlier than 13:00 UTC."),
             3: (Reason.BEGIN_TIME, "Asked to start no earlier than 15:00 UTC."),
             4: (
                 Reason.DEPENDENCY_NEVER,
                 "It waits for job 16, which did not end the way it asks for: it can never start.",
             ),
-            5: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            5: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
             6: (
                 Reason.BAD_CONSTRAINTS,
                 "It asks for 1 GPU; partition gpu has no GPUs. "
@@ -132,7 +138,7 @@ SENTENCES: dict[
                 "Job 17 makes room for it on n1 by 14:05 UTC unless one of 2 jobs "
                 "that are ahead of it starts there first.",
             ),
-            8: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            8: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
         },
     ),
     "many, and tasks by their labels": (
@@ -157,7 +163,7 @@ SENTENCES: dict[
             pending(6, dependency=DependencyState.WAITING, waits_for=(4,)),
         ],
         {
-            5: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            5: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
             6: (Reason.DEPENDENCY, "Waits for job 4 to end."),
         },
     ),
@@ -222,7 +228,7 @@ SENTENCES: dict[
             pending(7, array_id=7, array_limit=1),
         ],
         {
-            1: (Reason.HELD_USER, "Held; it starts no earlier than somebody releases it."),
+            1: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
             2: (
                 Reason.HELD_LAUNCH,
                 "Held because it could not be launched; see its last attempt, then release it.",
@@ -236,8 +242,8 @@ SENTENCES: dict[
             ),
             7: (
                 Reason.ARRAY_LIMIT,
-                "Its array may run 1 task at once (%1), and so many run now. "
-                "The next one ends by 14:05 UTC at the latest.",
+                "Its array may run 1 task at once (%1): 1 runs now "
+                "and ends by 14:05 UTC at the latest.",
             ),
         },
     ),
@@ -265,11 +271,12 @@ SENTENCES: dict[
         {
             1: (
                 Reason.PARTITION_DOWN,
-                "No node of partition old takes jobs now: n1 (draining: moved).",
+                "No node of partition old takes jobs now: n1 (draining: moved). "
+                "It goes on by itself once enough are back.",
             ),
             2: (
                 Reason.PARTITION_DOWN,
-                "Partition none has no nodes; an admin can add one, or move the job elsewhere.",
+                "Partition none has no nodes. It starts once an admin adds one.",
             ),
             3: (
                 Reason.BAD_CONSTRAINTS,

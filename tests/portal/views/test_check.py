@@ -66,7 +66,7 @@ def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Pro
         ({"array": "1-2"}, "all 2 jobs would start at once."),
         ({"array": "1-3"}, "2 of its 3 jobs would start at once and the 1 other later."),
         ({"array": "1-9%1"}, "1 of its 9 jobs would start at once and the 8 others later."),
-        ({"held": "on"}, "it would wait. Held; it starts no earlier than somebody releases it."),
+        ({"held": "on"}, "it would wait. Held: it does not start before somebody releases it."),
         ({"begin": "now+2hours"}, "it would wait. Asked to start no earlier than"),
     ],
 )
