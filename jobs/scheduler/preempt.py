@@ -50,6 +50,11 @@ class Victim:
 Holds = list[tuple[Room, Hold]]
 
 
+def may_be_asked(policy: Policy, ran_s: float, preempted: int) -> bool:
+    """Not who has just begun, and not who had to make room too often in a row."""
+    return ran_s >= policy.min_run_s and preempted < policy.max_preemptions
+
+
 class Preemption:
     """Finds victims among those who ran when the pass began."""
 
@@ -114,12 +119,8 @@ class Preemption:
         return None
 
     def _may_be_asked(self, victim: Victim) -> bool:
-        policy = self._policy
-        return (
-            not victim.leaving
-            and self._now - victim.started_at >= policy.min_run_s
-            and victim.preempted < policy.max_preemptions
-        )
+        ran = self._now - victim.started_at
+        return not victim.leaving and may_be_asked(self._policy, ran, victim.preempted)
 
     def _may_be_taken(self, victim: Victim, job: Pending, group: int) -> bool:
         if victim.band in self._policy.preempts.get(job.band, frozenset()):

@@ -8,19 +8,11 @@ from datetime import datetime
 
 from django.db import transaction
 
-from portal.models import Event, Job
+from jobs.scheduler.compare import compare
+from portal.models import Event
+from portal.queries import snapshot
 from portal.queries.effects import outcome
-
-MOST = 20
-"""Of each kind that are named; the rest is counted."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A job that a change concerns, and why."""
-
-    job: Job
-    why: str
+from portal.queries.hits import MOST, Hit, Planned, hits, planned
 
 
 @dataclass(frozen=True)
@@ -49,41 +41,38 @@ class Preview:
     """Waiting jobs that could never start, and could then."""
     parts: list[Part]
     parts_count: int
+    planned: Planned
+    """What the next pass would do otherwise, as far as can be told now."""
 
 
 def preview(change: Callable[[], object], *, now: datetime) -> Preview:
     """Raises `ValidationError` as the change does; keeps nothing of it."""
     with transaction.atomic():
-        before = outcome(now)
+        before, old = outcome(now), snapshot.take(now)
         last = Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         change()
-        after = outcome(now)
+        after, new = outcome(now), snapshot.take(now)
         events = list(Event.objects.filter(pk__gt=last, at=now).select_related("actor"))
-        over = _new(before.over, after.over)
-        never = _new(before.never, after.never)
-        parts = _parts(before.parts, after.parts)
-        found = Preview(
-            events=list({(event.detail, str(event.changes)): event for event in events}.values()),
-            over=_hits(over),
-            over_count=len(over),
-            never=_hits(never),
-            never_count=len(never),
-            freed_count=len(before.never.keys() - after.never.keys()),
-            parts=parts[:MOST],
-            parts_count=len(parts),
-        )
         transaction.set_rollback(True)
-    return found
+    # Planning takes its time where thousands wait; nobody else has to wait for it.
+    over = _new(before.over, after.over)
+    never = _new(before.never, after.never)
+    parts = _parts(before.parts, after.parts)
+    return Preview(
+        events=list({(event.detail, str(event.changes)): event for event in events}.values()),
+        over=hits(over),
+        over_count=len(over),
+        never=hits(never),
+        never_count=len(never),
+        freed_count=len(before.never.keys() - after.never.keys()),
+        parts=parts[:MOST],
+        parts_count=len(parts),
+        planned=planned(compare(old, new, now)),
+    )
 
 
 def _new(before: Mapping[int, str], after: Mapping[int, str]) -> dict[int, str]:
     return {job_id: why for job_id, why in after.items() if job_id not in before}
-
-
-def _hits(why: Mapping[int, str]) -> list[Hit]:
-    ids = sorted(why)[:MOST]
-    rows = Job.objects.select_related("owner").in_bulk(ids)
-    return [Hit(rows[pk], why[pk]) for pk in ids if pk in rows]
 
 
 def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[Part]:

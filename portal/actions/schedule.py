@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from jobs.engines.contract import run_key
 from jobs.lifecycle import Reason, State
@@ -60,6 +61,8 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     if not passes.begin():
         hints.schedule(countdown=0.2)
         return 0
+    # The sentences that it writes down tell times as pages do, in the lab's time zone.
+    now = timezone.localtime(now)
     present = snapshot.take(now)
     decided = plan(present, now, explained=explain)
     chosen = decided.starts[:MAX_STARTS]

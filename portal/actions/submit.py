@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from jobs.directives import Notice, SpecErrors, build_spec
 from jobs.lifecycle import Reason, State
@@ -46,6 +47,8 @@ def read(
 
     `key` is that of `submit`: what was submitted with it already is not asked to make room.
     """
+    # Times that it gives without a zone are in the lab's.
+    now = timezone.localtime(now)
     built = build_spec(script, overrides, now, partitions.usual_walltime_s)
     spec = built.spec
     errors: list[SpecError] = []

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from django.utils import timezone
+
 from jobs.scheduler.fit import shards
 from jobs.scheduler.words import count, memory
 from jobs.spec import Array, Dependency, JobSpec, Resources
@@ -122,4 +124,4 @@ def _task(array: Array) -> str:
 
 
 def _moment(when: datetime | None) -> str | None:
-    return f"{when:%F %H:%M} {when.tzname()}" if when else None
+    return f"{timezone.localtime(when):%F %H:%M %Z}" if when else None

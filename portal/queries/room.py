@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.utils import timezone
+
 from jobs.bands import Band
 from jobs.scheduler.fit import could_hold, gpu_count
 from jobs.scheduler.plan import plan
@@ -45,6 +47,7 @@ def outlook(
     *, owner: User, project: Project, spec: JobSpec, partition: Partition, now: datetime
 ) -> Outlook:
     """What the scheduler would say of a request at this moment, behind all that wait already."""
+    now = timezone.localtime(now)
     row = Job(
         owner=owner, project=project, partition=partition, name=spec.name,
         walltime_s=spec.walltime_s, submitted_at=now, held=spec.held, nice=spec.nice,

@@ -121,6 +121,12 @@ def changed(event: Event) -> Iterator[tuple[str, str, str]]:
 
 
 @register.filter
+def these(number: int, kind: str) -> str:
+    """`These 3 running jobs`, `This running job`."""
+    return f"This {kind} job" if number == 1 else f"These {number:,} {kind} jobs"
+
+
+@register.filter
 def dictget(found: dict[Any, Any], key: Any) -> Any:
     """`{{ names|dictget:user_id }}`."""
     return found.get(key, "")

@@ -39,12 +39,18 @@ def foretold_at(rows: Iterable[Row]) -> datetime | None:
 @register.filter
 def about(expected: Estimate) -> SafeString:
     """`about 14:05`, with the full time when pointed at."""
-    local = timezone.localtime(expected.at)
+    return roughly(expected.at)
+
+
+@register.filter
+def roughly(moment: datetime) -> SafeString:
+    """The same of a moment."""
+    local = timezone.localtime(moment)
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        expected.at.isoformat(timespec="seconds"),
+        moment.isoformat(timespec="seconds"),
         date_format(local, "j M Y, H:i:s e"),
-        when.about(expected.at, timezone.localtime()),
+        when.about(moment, timezone.localtime()),
     )
 
 

@@ -30,7 +30,7 @@ from portal.views.previewed import for_administrators, form_page, given
 from portal.views.projects import project_or_404
 from portal.views.requests import PageRequest
 
-_ROOM: dict[str, Any] = {"crumbs": [("Projects", reverse_lazy("projects"))]}
+_ROOM: dict[str, Any] = {"crumbs": [("Projects", reverse_lazy("projects"))], "limits": True}
 
 
 @for_administrators
@@ -185,6 +185,7 @@ def _of(project: Project, lead: str) -> dict[str, Any]:
         "title": f"{lead} {project.name}",
         "back": reverse("project", args=[project.name]),
         "crumbs": [*_ROOM["crumbs"], (project.name, reverse("project", args=[project.name]))],
+        "limits": True,
     }
 
 

@@ -51,7 +51,8 @@ def form_page(
     if request.method != "POST" or not form.is_valid():
         status = 422 if form.is_bound and form.errors else 200
         return render(request, "projects/form.html", context, status=status)
-    now = timezone.now()
+    # In the lab's time zone, as its sentences tell times.
+    now = timezone.localtime()
     by = {"actor": request.user, "now": now}
     try:
         if "save" in request.POST and form.was_previewed:

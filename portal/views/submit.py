@@ -70,7 +70,7 @@ def relaunch(request: PageRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         form = SubmitForm(request.POST, request.FILES, user=request.user, checkpoints=saved)
         return _take(request, form, old, saved)
-    initial = _settings_of(old, timezone.now())
+    initial = _settings_of(old, timezone.localtime())
     wanted = request.GET.get("checkpoint", "")
     initial |= {name: request.GET[name] for name in CHANGED if name in request.GET}
     initial["checkpoint"] = wanted if any(str(row.pk) == wanted for row in saved) else ""
@@ -102,7 +102,7 @@ def _take(
 ) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, old, saved, status=422)
-    now = timezone.now()
+    now = timezone.localtime()
     chosen = form.cleaned_data["checkpoint"]
     start = next((row.path for row in saved or () if str(row.pk) == chosen), "")
     try:
@@ -145,7 +145,7 @@ def check_page(request: PageRequest, pk: int | None = None) -> HttpResponse:
 
 
 def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
-    now = timezone.now()
+    now = timezone.localtime()
     script = form.cleaned_data.get("script", "")
     overrides = form.overrides
     errors = [SpecError(name, str(text)) for name, found in form.errors.items() for text in found]
