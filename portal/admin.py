@@ -82,6 +82,7 @@ class ProjectAdmin(ByAdministrators, admin.ModelAdmin):
 
 @admin.register(Partition)
 class PartitionAdmin(ByAdministrators, admin.ModelAdmin):
-    """A set of nodes that jobs ask for by name."""
+    """A set of nodes that jobs ask for by name. Its terms have a page of their own."""
 
-    list_display = ["name", "is_default", "max_walltime_s"]
+    fields = ["name", "is_default"]
+    list_display = ["name", "is_default"]

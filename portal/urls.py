@@ -17,6 +17,8 @@ urlpatterns = [
     path("", include("portal.views.edit_project")),
     path("", include("portal.views.usage")),
     path("", include("portal.views.reservations")),
+    path("", include("portal.views.lab")),
+    path("", include("portal.views.sharing")),
     path("", include("portal.views.account")),
     path("", include("portal.views.streams")),
     path("", include("portal.views.health")),

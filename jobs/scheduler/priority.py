@@ -18,6 +18,7 @@ from jobs.scheduler.words import count
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
+_LONGEST_S = 3650 * _DAY_S
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,11 @@ class PriorityWeights:
         for weight in (self.fair_share, self.age, self.size, self.nice):
             if not 0 <= weight <= 1e9:
                 raise ValueError(f"a weight must be from 0 to 1e9 points, not {weight!r}")
-        if not self.max_age_s > 0:
-            raise ValueError(f"the age that counts must be above 0 s, not {self.max_age_s!r}")
+        if not 0 < self.max_age_s <= _LONGEST_S:
+            raise ValueError(
+                f"the age that counts must be above 0 and at most {_LONGEST_S:,} s, "
+                f"not {self.max_age_s!r}"
+            )
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,17 @@ def _check(
         raise ValidationError({"ends_at": "That is over already."})
     others = Reservation.objects.exclude(pk=row.pk).order_by("starts_at", "pk")
     at_once = others.filter(nodes__in=nodes, starts_at__lt=ends_at, ends_at__gt=starts_at)
-    taken = at_once.values_list("name", "nodes__name").first()
+    taken = at_once.values_list("nodes__name", "name", "starts_at", "ends_at").first()
     if taken:
-        raise ValidationError({"nodes": f"{taken[1]} is set aside then already, by {taken[0]}."})
+        raise ValidationError({"nodes": _overlaps(*taken)})
+
+
+def _overlaps(node: str, name: str, starts_at: datetime, ends_at: datetime) -> str:
+    """Also within one for the same people, which would add nothing to it."""
+    span = f"{_moment(starts_at)} to {_moment(ends_at)}"
+    return (
+        f"{node} is set aside then already, by {name}, {span}. Choose another time, or change it."
+    )
 
 
 def _names(rows: Iterable[Node | Project]) -> list[str]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from jobs.scheduler.words import jobs_named
 from portal import hints, live
 from portal.actions import passes
 from portal.actions.changes import applied
@@ -30,8 +31,8 @@ def share(*, gpu: Gpu, shards: int, how: str, actor: User | None, now: datetime)
     if gpu.mig_mode and shards:
         raise ValidationError({"shards": f"{gpu} is divided into MIG instances already."})
     changes = applied(gpu, {"shards": shards})
-    if changes and Lease.objects.filter(gpu=gpu, released_at=None).exists():
-        raise ValidationError({"shards": f"{gpu} is in use; drain {node}, and wait for its jobs."})
+    if changes:
+        _check_free(gpu)
     gpu.save(update_fields=["shards"])
     shared = node.gpus.filter(shards__gt=0).exists()
     by_node = applied(node, {"sharing": how if shared else ""})
@@ -45,3 +46,12 @@ def share(*, gpu: Gpu, shards: int, how: str, actor: User | None, now: datetime)
     live.changed("nodes", f"node-{node.pk}")
     hints.schedule()
     return True
+
+
+def _check_free(gpu: Gpu) -> None:
+    leases = Lease.objects.filter(gpu=gpu, released_at=None).order_by("pk")
+    held = leases.select_related("allocation__attempt__job")
+    labels = list(dict.fromkeys(lease.allocation.attempt.job.label for lease in held))
+    if labels:
+        why = f"In use by {jobs_named(labels)}: drain {gpu.node}, and wait until it is free."
+        raise ValidationError({"shards": why})

@@ -39,7 +39,8 @@ class PreviewedForm(forms.Form):
                 self.add_error(at if at in self.fields else None, message)
 
 
-_FIELDS = {"walltime_s": "walltime"}
+_FIELDS = {"walltime_s": "walltime", "default_walltime_s": "default_walltime"}
+"""Where what people type is in another unit than what is kept."""
 
 
 def _plain(value: Any) -> str:
@@ -53,7 +54,7 @@ def dress(form: forms.Form) -> None:
     """Looks as all fields of the portal do."""
     for field in form.fields.values():
         look = field.widget.attrs
-        if isinstance(field.widget, forms.CheckboxInput | forms.CheckboxSelectMultiple):
+        if isinstance(field.widget, forms.CheckboxInput | forms.RadioSelect):
             look["class"] = "form-check-input"
         elif isinstance(field.widget, forms.Select):
             look["class"] = "form-select"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from django.db.models import Q, QuerySet
 
-from portal.models import Node, Partition
+from jobs.lifecycle import State
+from jobs.scheduler.words import span
+from portal.models import Job, Node, Partition
+from portal.queries.hits import MOST, Hit, Named
 
 PRACTICE = "practice"
 """The practice lab's own: no real node is put there."""
@@ -35,6 +38,30 @@ def usual_walltime_s(name: str | None) -> int:
         Partition.objects.filter(name=name) if name else Partition.objects.filter(is_default=True)
     )
     return (asked.first() or Partition()).usual_walltime_s
+
+
+def beyond(now: Partition, then: Partition) -> Named:
+    """Jobs that wait in it and would not be taken in then, and would be now."""
+    waiting = Job.objects.filter(state=State.PENDING, partition=now)
+    refused = waiting.filter(_refused(then)).exclude(_refused(now)).order_by("pk")
+    shown = refused.select_related("owner")[:MOST]
+    return Named([Hit(job, _why(job, then)) for job in shown], refused.count())
+
+
+def _refused(partition: Partition) -> Q:
+    found = Q(pk__in=[])
+    if partition.max_walltime_s is not None:
+        found |= Q(walltime_s__gt=partition.max_walltime_s)
+    if partition.allowed_bands is not None:
+        found |= ~Q(band__in=partition.allowed_bands)
+    return found
+
+
+def _why(job: Job, partition: Partition) -> str:
+    longest, allowed = partition.max_walltime_s, partition.allowed_bands
+    if longest is not None and job.walltime_s > longest:
+        return f"It asks for {span(job.walltime_s)}; the longest would be {span(longest)}."
+    return f"Its band is {job.band}; allowed would be {', '.join(allowed or [])}."
 
 
 def for_nodes() -> QuerySet[Partition]:

@@ -35,6 +35,23 @@ _UNITS = {
     Limited.LENDING: "GPUs",
 }
 _FIELDS = {
+    "reservations": "jobs promised a time",
+    "preempts": "who may be preempted",
+    "grace_s": "grace",
+    "min_run_s": "shortest run",
+    "max_preemptions": "preemptions in a row",
+    "max_walltime_s": "longest walltime",
+    "default_walltime_s": "usual walltime",
+    "default_band": "usual band",
+    "allowed_bands": "bands allowed",
+    "priority_weights": "points other than usual",
+    "gpu_weight": "a GPU",
+    "cpu_weight": "a CPU",
+    "memory_gib_weight": "a GiB of memory",
+    "half_life_s": "half-life",
+    "entry_penalty": "entry penalty",
+    "shards": "parts",
+    "sharing": "shared",
     "gpus": "GPUs at once",
     "gpu_hours": "GPU-hours",
     "jobs_running": "jobs running",
@@ -42,14 +59,21 @@ _FIELDS = {
     "walltime_s": "walltime",
     "gpu_models": "GPU models",
     "period_days": "days of the period",
+    "fair_share": "fair share",
+    "max_age_s": "age that counts",
     "archived_at": "archived",
     "lends": "its children lend",
     "parent": "below",
 }
 _NONE = {
     "gpus", "gpu_hours", "jobs_running", "jobs_pending", "walltime_s", "partitions", "gpu_models",
+    "max_walltime_s",
 }  # fmt: skip
 """Of these, None is no limit."""
+_TIMES = {
+    "walltime_s", "max_walltime_s", "default_walltime_s", "half_life_s", "grace_s", "min_run_s",
+    "max_age_s",
+}  # fmt: skip
 
 
 @register.filter
@@ -62,6 +86,12 @@ def hours(value: float) -> str:
 def amount(value: float) -> str:
     """`16`, `0.25`, `1,000`: to the hundredth, without zeros that say nothing."""
     return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+@register.filter
+def weight(value: float) -> str:
+    """`1`, `0.0025`: as exact as anybody sets it."""
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
 @register.filter
@@ -142,14 +172,28 @@ def _told(field: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        lead = ", lead" if value.get("lead") else ""
-        return f"{count(value.get('shares', 0), 'share')}{lead}"
-    if value is None and field in _NONE:
-        return "no limit"
-    if value is None or value == "":
-        return "top" if field == "parent" else "none"
+        return _several(value)
+    if value is None or value in ("", []):
+        return _nothing(field)
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    if field == "walltime_s":
-        return walltime_words(value)
-    return amount(value) if isinstance(value, (int, float)) else str(value)
+        return ", ".join(map(str, value))
+    if field in _TIMES and value == int(value):
+        return walltime_words(int(value))
+    if field == "entry_penalty":
+        return percent(value)
+    return weight(value) if isinstance(value, (int, float)) else str(value)
+
+
+def _several(value: dict[str, Any]) -> str:
+    """A member's standing, or whatever has names of its own."""
+    if "shares" in value:
+        lead = ", lead" if value.get("lead") else ""
+        return f"{count(value['shares'], 'share')}{lead}"
+    told = (f"{_FIELDS.get(name, name)}: {_told(name, one)}" for name, one in value.items())
+    return "; ".join(told) or "none"
+
+
+def _nothing(field: str) -> str:
+    if field in _NONE:
+        return "no limit"
+    return {"parent": "top", "allowed_bands": "all", "sharing": "no"}.get(field, "none")

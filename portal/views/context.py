@@ -16,6 +16,7 @@ _ROOMS = {
     "reservations": "nodes",
     "edit_project": "projects",
     "usage": "projects",
+    "sharing": "lab",
 }
 """View modules that belong to another's entry of the menu."""
 

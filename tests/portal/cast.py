@@ -81,16 +81,12 @@ def job(
         times["started_at"] = NOW - timedelta(minutes=5)
     if state in ENDED:
         times["ended_at"] = NOW
-    asked: dict[str, object] = {
-        "spec": {"name": name, "resources": {"gpus_per_node": gpus}},
-        "node_count": 1,
-        "gpus_per_node": gpus,
-        "walltime_s": 3600,
-    }
-    return Job.objects.create(
-        owner=owner, project=project, partition=partition, name=name, script=script, state=state,
-        **times | asked | columns,
-    )  # fmt: skip
+    usual = {
+        "owner": owner, "project": project, "partition": partition, "name": name, "script": script,
+        "spec": {"name": name, "resources": {"gpus_per_node": gpus}}, "node_count": 1,
+        "gpus_per_node": gpus, "walltime_s": 3600, "state": state,
+    }  # fmt: skip
+    return Job.objects.create(**usual | times | columns)
 
 
 def array(owner: User, project: Project, *states: State, **columns: object) -> list[Job]:

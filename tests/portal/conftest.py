@@ -6,7 +6,15 @@ import pytest
 from django.test import Client
 
 from portal.models import Node, Project, User
+from portal.queries import history, snapshot
 from tests.portal import cast
+
+
+@pytest.fixture(autouse=True)
+def remembers_nothing() -> None:
+    """Of jobs of another test, which had the same ids."""
+    history.forget()
+    snapshot._read.clear()
 
 
 @pytest.fixture

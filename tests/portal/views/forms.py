@@ -8,7 +8,18 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
-from portal.models import Accounting, Event, Membership, Project, Quota
+from portal.models import (
+    Accounting,
+    Event,
+    Gpu,
+    GpuModel,
+    Membership,
+    Node,
+    Partition,
+    Project,
+    Quota,
+    SchedulingPolicy,
+)
 
 
 def preview(client: Client, address: str, **given: Any) -> Any:
@@ -40,8 +51,18 @@ def refused(client: Client, address: str, **given: Any) -> dict[str, list[str]]:
 def everything() -> list[Any]:
     return [
         list(model.objects.order_by("pk").values())
-        for model in (Project, Membership, Quota, Event, Accounting)
-    ]
+        for model in (
+            Project, Membership, Quota, Event, Accounting, SchedulingPolicy, Partition, GpuModel,
+            Gpu, Node,
+        )
+    ]  # fmt: skip
+
+
+def filled(client: Client, address: str, **changed: Any) -> dict[str, Any]:
+    """The form as the page has it, as a browser would send it, with changes."""
+    form = client.get(address).context["form"]
+    known = {name: form[name].value() for name in form.fields if name != "previewed"}
+    return {name: value for name, value in (known | changed).items() if value is not None}
 
 
 def last() -> tuple[str, Any]:

@@ -22,6 +22,8 @@ PAGES = [
     "/projects/", "/projects/vision/", "/projects/vision/edit/", "/projects/vision/quota/",
     "/projects/vision/archive/", "/projects/vision/members/add/", "/add-project/", "/lending/",
     "/usage/", "/reservations/", "/add-reservation/",
+    "/settings/", "/settings/policy/", "/settings/partitions/gpu/", "/settings/charging/",
+    "/settings/sharing/", "/settings/sharing/gpu-1/",
 ]  # fmt: skip
 
 

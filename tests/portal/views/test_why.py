@@ -13,17 +13,11 @@ from django.utils import timezone
 from jobs.lifecycle import Reason, State
 from portal.actions import schedule
 from portal.models import Attempt, Job, Node, Partition, Project, User
-from portal.queries import history, snapshot
+from portal.queries import snapshot
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def remembers_nothing() -> None:
-    history.forget()
-    snapshot._read.clear()
 
 
 @pytest.fixture
