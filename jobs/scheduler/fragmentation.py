@@ -10,7 +10,7 @@ Nodes that have the same left are in one state, and a request is tried on each s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ Bools = NDArray[np.bool_]
 SLACK = 0.075
 """Of a GPU: by how much two nodes may differ and still be equally good."""
 _NEVER = float("-inf")
-_DECIMALS = 6
+_DECIMALS = 9
 """Equal sums, added up in another order, must compare as equal."""
 _BROKEN = 10.0**-_DECIMALS / 2
 """What breaking a whole GPU counts against places for gangs: less than any of them."""
@@ -32,7 +32,7 @@ _BROKEN = 10.0**-_DECIMALS / 2
 
 @dataclass(frozen=True)
 class Vacancy:
-    """What is left of one node. `gpus`: model and free shards of each GPU, by its index."""
+    """What is left of one node. `gpus`: kind and free shards of each GPU, by its index."""
 
     name: str
     cpus: int
@@ -43,10 +43,15 @@ class Vacancy:
 class _States:
     """What nodes may have left, each met state once, as arrays that grow."""
 
-    def __init__(self, among: Typical, models: tuple[str, ...], width: int) -> None:
-        self._shards = among.shards
+    def __init__(self, among: Typical, shards: Mapping[str, int], width: int) -> None:
+        models = tuple(sorted(shards))
+        sizes = [shards[model] for model in models]
         self._models = {model: row for row, model in enumerate(models)}
-        self._demand = demand(among, models)
+        self._whole = np.array([*sizes, -1])
+        """Free shards of a GPU that nobody has anything of, by model; the last has none."""
+        self._start = np.cumsum([0, *(size + 1 for size in sizes)])
+        """Where the model begins in the table."""
+        self._demand = demand(among, tuple(sizes), models)
         self._table = self._demand.table
         self._known: dict[tuple[object, ...], int] = {}
         self._measured = 0
@@ -90,8 +95,14 @@ class _States:
             seen.add(gpu)
 
     def _sums(self, states: Ints) -> Floats:
-        at = self._model[states] * (self._shards + 1) + self._free[states]
-        return np.asarray(self._table[at].sum(axis=1))
+        return np.asarray(self._table[self._at(states)].sum(axis=1))
+
+    def _at(self, states: Ints) -> Ints:
+        """The rows of the table for their GPUs."""
+        return np.asarray(self._start[self._model[states]] + self._free[states])
+
+    def _is_whole(self, states: Ints) -> Bools:
+        return np.asarray(self._free[states] == self._whole[self._model[states]])
 
     def _measure(self) -> None:
         """Find the worth of the states that are new."""
@@ -115,9 +126,9 @@ class _States:
         order = np.lexsort((-gpu, gains))
         if request.shards:
             free = self._free[states, gpu]
-            whole = free == self._shards
+            whole = free == self._whole[self._model[states, gpu]]
             kept -= whole * _BROKEN
-            order = np.lexsort((-gpu, -free, gains - whole * SLACK * self._shards))
+            order = np.lexsort((-gpu, -free, gains - whole * SLACK))
         return states[order], gpu[order], gains[order], kept[order]
 
     def _options(self, states: Ints, request: Request) -> tuple[Ints, Ints, Floats]:
@@ -128,8 +139,7 @@ class _States:
             chosen = self.whole(states, request)
             fits = chosen.sum(axis=1) == request.gpus
             states, chosen = states[fits], chosen[fits]
-            at = self._model[states] * (self._shards + 1) + self._free[states]
-            left = np.where(chosen[:, :, None], 0.0, self._table[at]).sum(axis=1)
+            left = np.where(chosen[:, :, None], 0.0, self._table[self._at(states)]).sum(axis=1)
             return states, np.zeros_like(states), left
         return states, np.zeros_like(states), self._sums(states)
 
@@ -140,12 +150,12 @@ class _States:
         sums = self._sums(states)
         place, gpu = np.nonzero(fits)
         owner = states[place]
-        at = self._model[owner, gpu] * (self._shards + 1) + self._free[owner, gpu]
+        at = self._start[self._model[owner, gpu]] + self._free[owner, gpu]
         return owner, gpu, sums[place] + self._table[at - request.shards] - self._table[at]
 
     def whole(self, states: Ints, request: Request) -> Bools:
         """The first free GPUs of each state, as many as are wanted if there are as many."""
-        fits = (self._free[states] == self._shards) & (self._model[states] < len(self._models))
+        fits = self._is_whole(states)
         if request.models:
             fits &= self._suits(states, request)
         return np.asarray(fits & (fits.cumsum(axis=1) <= request.gpus))
@@ -176,26 +186,27 @@ class _Trial:
 class Fragmentation:
     """Nodes in the order of their names with what is left of them; scores requests on them.
 
-    Made for one pass: it remembers every state that a node was in.
+    `shards`: into how many each kind of GPU is divided. Made for one pass: it remembers every
+    state that a node was in.
     """
 
-    def __init__(self, nodes: Iterable[Vacancy], among: Typical) -> None:
+    def __init__(
+        self, nodes: Iterable[Vacancy], among: Typical, shards: Mapping[str, int]
+    ) -> None:
         known = sorted(nodes, key=lambda node: (name_key(node.name), node.name))
         self.names = tuple(node.name for node in known)
         self._index = {name: row for row, name in enumerate(self.names)}
-        models = tuple(sorted({model for node in known for model, _ in node.gpus}))
         width = max((len(node.gpus) for node in known), default=0)
-        self._states = _States(among, models, width)
+        self._states = _States(among, shards, width)
         self._state = np.array([self._states.number(node) for node in known], dtype=np.int64)
         self._trials: dict[Request, _Trial] = {}
-        self._slack = SLACK * among.shards
 
     def update(self, node: Vacancy) -> None:
         """This is left of the node now: no other is looked at again."""
         self._state[self._index[node.name]] = self._states.number(node)
 
     def scores(self, request: Request) -> Floats:
-        """What each node gains by the request, in shards: hardly ever above 0, more is better.
+        """What each node gains by the request, in GPUs: hardly ever above 0, more is better.
 
         In the order of `names`; `-inf` where the request does not fit.
         """
@@ -214,7 +225,7 @@ class Fragmentation:
         best = gains.max(initial=_NEVER)
         if best == _NEVER:
             return None
-        near = np.flatnonzero(gains >= best - self._slack)
+        near = np.flatnonzero(gains >= best - SLACK)
         row = near[trial.kept[self._state[near]].argmax()]
         state = self._state[row]
         if request.shards:

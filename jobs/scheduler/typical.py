@@ -1,9 +1,9 @@
 """What requests are like here, and what the rest of a node is worth to such requests.
 
-What a node still has is worth what typical requests would use of it. A gap of `h` free shards on a
-GPU, offered to requests as often as they come and taken by each that fits, ends up used by
+What a node still has is worth what typical requests would use of it. A gap of `h` of a GPU, offered to
+requests as often as they come and taken by each that fits, ends up used by
 
-    V(h) = sum of w(t) (t + V(h - t)) / sum of w(t),   over the typical requests of t <= h shards
+    V(h) = sum of w(t) (t + V(h - t)) / sum of w(t),   over the typical requests of t <= h
 
 on average: a fifth of a GPU is worth little where nearly nobody asks for so little. The CPUs and
 the memory beside it limit that, request by request:
@@ -20,7 +20,7 @@ not, and CPUs for one more request as good as CPUs for all GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,7 +43,7 @@ class Request:
     cpus: int = 0
     memory: int = 0
     models: frozenset[str] = frozenset()
-    """The GPU models that will do; empty when any will."""
+    """The kinds of GPU that will do; empty when any will."""
 
     def order(self) -> tuple[object, ...]:
         """Sorts requests, whatever the order they came in."""
@@ -52,14 +52,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Typical:
-    """The requests to keep room for, with weights that add up to 1; `shards` make up a GPU."""
+    """The requests to keep room for, with weights that add up to 1."""
 
-    shards: int
     requests: tuple[Request, ...] = ()
     weights: tuple[float, ...] = ()
 
 
-def typical(counts: Mapping[Request, float], shards: int, cover: float = COVER) -> Typical:
+def typical(counts: Mapping[Request, float], cover: float = COVER) -> Typical:
     """The most frequent requests that together make up the share `cover` of all."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0].order()))
     wanted = cover * sum(count for _, count in ranked)
@@ -71,28 +70,28 @@ def typical(counts: Mapping[Request, float], shards: int, cover: float = COVER) 
         chosen.append((request, count))
         reached += count
     return Typical(
-        shards,
         tuple(request for request, _ in chosen),
         tuple(count / reached for _, count in chosen),
     )
 
 
-def expected_use(among: Typical) -> Floats:
-    """For gaps of 0 to `shards` shards, what each typical request would use of it on average.
+def expected_use(among: Typical, shards: int) -> Floats:
+    """Of a GPU of so many shards, for gaps of 0 to all of them: what each typical request would
+    use of it on average, in GPUs.
 
     A row per request, zero for those that want no GPU or several. The sum of the rows is V.
     """
-    sizes = [_size(request, among.shards) for request in among.requests]
-    parts = np.zeros((len(sizes), among.shards + 1))
-    total = np.zeros(among.shards + 1)
-    for gap in range(1, among.shards + 1):
+    sizes = [_size(request, shards) for request in among.requests]
+    uses = np.zeros((len(sizes), shards + 1))
+    total = np.zeros(shards + 1)
+    for gap in range(1, shards + 1):
         fitting = [row for row, size in enumerate(sizes) if 0 < size <= gap]
         weight = sum(among.weights[row] for row in fitting)
         for row in fitting:
-            used = sizes[row] + total[gap - sizes[row]]
-            parts[row, gap] = among.weights[row] * used / weight
-        total[gap] = parts[:, gap].sum()
-    return parts
+            used = sizes[row] / shards + total[gap - sizes[row]]
+            uses[row, gap] = among.weights[row] * used / weight
+        total[gap] = uses[:, gap].sum()
+    return uses
 
 
 def _size(request: Request, shards: int) -> int:
@@ -109,31 +108,24 @@ class Demand:
     in, and, for each of the gangs that want several GPUs, whether this is a whole free one.
     """
 
-    def __init__(self, among: Typical, models: tuple[str, ...]) -> None:
-        uses = expected_use(among)
-        singles = [i for i, r in enumerate(among.requests) if _size(r, among.shards)]
-        gangs = [i for i, r in enumerate(among.requests) if r.gpus > 1]
-        requests = [among.requests[i] for i in singles + gangs]
+    def __init__(self, among: Typical, shards: tuple[int, ...], models: tuple[str, ...]) -> None:
+        singles = [r for r in among.requests if r.gpus == 1 or r.shards]
+        gangs = [r for r in among.requests if r.gpus > 1]
+        weight = dict(zip(among.requests, among.weights, strict=True))
         self.singles = len(singles)
-        self.cpus = np.array([r.cpus for r in requests], dtype=np.float64)
-        self.memory = np.array([r.memory for r in requests], dtype=np.float64)
-        self.gang_sizes = np.array([among.requests[i].gpus for i in gangs], dtype=np.float64)
-        self.gang_weights = self.gang_sizes * np.array([among.weights[i] for i in gangs])
-        gaps = np.arange(among.shards + 1)
-        columns = [uses[i] for i in singles]
-        columns += [gaps // _size(among.requests[i], among.shards) for i in singles]
-        columns += [gaps == among.shards for _ in gangs]
-        asked = [among.requests[i] for i in singles + singles + gangs]
-        self.table = np.zeros(((len(models) + 1) * len(gaps), len(asked)))
-        """By model, then by free shards; the last model is that of GPUs that are not there."""
-        for column, (request, values) in enumerate(zip(asked, columns, strict=True)):
-            for row, model in enumerate(models):
-                if not request.models or model in request.models:
-                    start = row * len(gaps)
-                    self.table[start : start + len(gaps), column] = values
+        self.cpus = np.array([r.cpus for r in singles + gangs], dtype=np.float64)
+        self.memory = np.array([r.memory for r in singles + gangs], dtype=np.float64)
+        self.gang_sizes = np.array([r.gpus for r in gangs], dtype=np.float64)
+        self.gang_weights = self.gang_sizes * np.array([weight[r] for r in gangs])
+        asked = singles + singles + gangs
+        suits = np.array([[not r.models or model in r.models for r in asked] for model in models])
+        gains = {size: _columns(among, singles, gangs, size) for size in set(shards)}
+        rows = [gains[size] * good for size, good in zip(shards, suits, strict=True)]
+        self.table = np.vstack([*rows, np.zeros((1, len(asked)))])
+        """By model, then by free shards; the last row is for GPUs that are not there."""
 
     def worth(self, sums: Floats, cpus: Floats, memory: Floats) -> tuple[Floats, Floats]:
-        """Of nodes: the shards that single requests would use, and the GPUs that gangs could have.
+        """Of nodes: the GPUs that single requests would use, and those that gangs could have.
 
         `sums` are rows of the table added up over each node's GPUs. How often a gang comes counts.
         """
@@ -145,10 +137,22 @@ class Demand:
         return (uses * part).sum(axis=1), (gangs * self.gang_weights).sum(axis=1)
 
 
+def _columns(
+    among: Typical, singles: Sequence[Request], gangs: Sequence[Request], shards: int
+) -> Floats:
+    """The part of the table for a model that suits all, by free shards."""
+    uses = dict(zip(among.requests, expected_use(among, shards), strict=True))
+    gaps = np.arange(shards + 1)
+    columns = [uses[request] for request in singles]
+    columns += [gaps // _size(request, shards) for request in singles]
+    columns += [gaps == shards for _ in gangs]
+    return np.array(columns, dtype=np.float64).reshape(-1, shards + 1).T
+
+
 @lru_cache(maxsize=4)
-def demand(among: Typical, models: tuple[str, ...]) -> Demand:
+def demand(among: Typical, shards: tuple[int, ...], models: tuple[str, ...]) -> Demand:
     """Kept, as what is typical changes far less often than what is free."""
-    return Demand(among, models)
+    return Demand(among, shards, models)
 
 
 def _times(have: Floats, each: Floats) -> Floats:
