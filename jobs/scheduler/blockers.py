@@ -12,8 +12,9 @@ from jobs.lifecycle import Reason
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
-from jobs.scheduler.pool import Closure, Pool, Promise, Shape, choose
+from jobs.scheduler.pool import Closure, Pool, Promise, Shape
 from jobs.scheduler.shortage import need, shortage
+from jobs.scheduler.site import choose
 from jobs.scheduler.snapshot import Explanation, Pending, Preempted, Running
 from jobs.scheduler.waits import Others
 from jobs.scheduler.words import clock, count, jobs_named, latest, listed, span

@@ -2,8 +2,8 @@
 
 A request goes where what is left loses the least of its worth (`typical.py`). Differences below
 `SLACK` of a GPU decide nothing: then it goes where gangs, the requests for several GPUs of a node,
-lose the least, then where shards break no whole GPU, then to the first node by name, so that what
-is untouched stays untouched.
+lose the least. Then shards go where they break no whole GPU, and whole GPUs where the fewest are
+free; and then it is the first node by name.
 
 Nodes that have the same left are in one state, and a request is tried on each state once.
 """
@@ -51,19 +51,24 @@ class _States:
         """Free shards of a GPU that nobody has anything of, by model; the last has none."""
         self._start = np.cumsum([0, *(size + 1 for size in sizes)])
         """Where the model begins in the table."""
-        self._demand = demand(among, tuple(sizes), models)
-        self._table = self._demand.table
         self._known: dict[tuple[object, ...], int] = {}
-        self._measured = 0
         self._cpus, self._memory = np.zeros(0), np.zeros(0)
+        self._worth, self._gangs = np.zeros(0), np.zeros(0)
+        self.expect(among)
         self._free = np.zeros((0, width), dtype=np.int64)
         self._model = np.zeros((0, width), dtype=np.int64)
         self._first = np.zeros((0, width), dtype=np.bool_)
         """Not free for just as much as a GPU of the same model before it."""
-        self._worth, self._gangs = np.zeros(0), np.zeros(0)
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def expect(self, among: Typical) -> None:
+        """Something else is typical now."""
+        sizes = tuple(int(size) for size in self._whole[:-1])
+        self._demand = demand(among, sizes, tuple(self._models))
+        self._table = self._demand.table
+        self._worth = np.full(len(self._worth), np.nan)
 
     def number(self, node: Vacancy) -> int:
         """That of the state the node is in."""
@@ -79,7 +84,8 @@ class _States:
     def _grow(self) -> None:
         more = max(64, len(self._cpus))
         self._cpus, self._memory = extended(self._cpus, more), extended(self._memory, more)
-        self._worth, self._gangs = extended(self._worth, more), extended(self._gangs, more)
+        self._worth = extended(self._worth, more, np.nan)
+        self._gangs = extended(self._gangs, more)
         self._free = np.vstack([self._free, np.zeros((more, self._free.shape[1]), dtype=np.int64)])
         nothing = np.full((more, self._model.shape[1]), len(self._models), dtype=np.int64)
         self._model = np.vstack([self._model, nothing])
@@ -104,18 +110,17 @@ class _States:
     def _is_whole(self, states: Ints) -> Bools:
         return np.asarray(self._free[states] == self._whole[self._model[states]])
 
-    def _measure(self) -> None:
-        """Find the worth of the states that are new."""
-        new = np.arange(self._measured, len(self))
-        self._worth[new], self._gangs[new] = self._demand.worth(
-            self._sums(new), self._cpus[new], self._memory[new]
-        )
-        self._measured = len(self)
+    def _measure(self, states: Ints) -> None:
+        """Find the worth of those of them of which it is not known."""
+        new = states[np.isnan(self._worth[states])]
+        if len(new):
+            self._worth[new], self._gangs[new] = self._demand.worth(
+                self._sums(new), self._cpus[new], self._memory[new]
+            )
 
     def tried(self, states: Ints, request: Request) -> tuple[Ints, Ints, Floats, Floats]:
         """The request on each of these states, best way last: state, GPU, gain, what gangs keep."""
-        if self._measured < len(self):
-            self._measure()
+        self._measure(states)
         fits = (self._cpus[states] >= request.cpus) & (self._memory[states] >= request.memory)
         states, gpu, sums = self._options(states[fits], request)
         worth, gangs = self._demand.worth(
@@ -153,6 +158,10 @@ class _States:
         at = self._start[self._model[owner, gpu]] + self._free[owner, gpu]
         return owner, gpu, sums[place] + self._table[at - request.shards] - self._table[at]
 
+    def unbroken(self, states: Ints) -> Ints:
+        """How many GPUs there are of which nobody has anything."""
+        return np.asarray(self._is_whole(states).sum(axis=1))
+
     def whole(self, states: Ints, request: Request) -> Bools:
         """The first free GPUs of each state, as many as are wanted if there are as many."""
         fits = self._is_whole(states)
@@ -186,13 +195,11 @@ class _Trial:
 class Fragmentation:
     """Nodes in the order of their names with what is left of them; scores requests on them.
 
-    `shards`: into how many each kind of GPU is divided. Made for one pass: it remembers every
-    state that a node was in.
+    `shards`: into how many each kind of GPU is divided. It remembers every state that a node
+    was in.
     """
 
-    def __init__(
-        self, nodes: Iterable[Vacancy], among: Typical, shards: Mapping[str, int]
-    ) -> None:
+    def __init__(self, nodes: Iterable[Vacancy], among: Typical, shards: Mapping[str, int]) -> None:
         known = sorted(nodes, key=lambda node: (name_key(node.name), node.name))
         self.names = tuple(node.name for node in known)
         self._index = {name: row for row, name in enumerate(self.names)}
@@ -200,6 +207,14 @@ class Fragmentation:
         self._states = _States(among, shards, width)
         self._state = np.array([self._states.number(node) for node in known], dtype=np.int64)
         self._trials: dict[Request, _Trial] = {}
+        self._among = among
+
+    def expect(self, among: Typical) -> None:
+        """Something else is typical now: what was found out about requests holds no more."""
+        if among != self._among:
+            self._among = among
+            self._states.expect(among)
+            self._trials.clear()
 
     def update(self, node: Vacancy) -> None:
         """This is left of the node now: no other is looked at again."""
@@ -226,7 +241,9 @@ class Fragmentation:
         if best == _NEVER:
             return None
         near = np.flatnonzero(gains >= best - SLACK)
-        row = near[trial.kept[self._state[near]].argmax()]
+        kept = trial.kept[self._state[near]]
+        near = near[kept == kept.max()]
+        row = near[0 if request.shards else self._states.unbroken(self._state[near]).argmin()]
         state = self._state[row]
         if request.shards:
             return self.names[row], (int(trial.gpu[state]),)

@@ -11,18 +11,26 @@ Key = TypeVar("Key")
 class Levels(Generic[Key]):
     """Each node is on the level of its free GPUs: those of which nobody has anything."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_changed")
 
     def __init__(self, free: Iterable[tuple[Key, int]]) -> None:
         self._at: list[dict[Key, None]] = []
+        self._changed: dict[Key, None] = {}
         for node, level in free:
             self._level(level)[node] = None
 
     def move(self, node: Key, before: int, free: int) -> None:
-        """It had so many free, and has others now."""
+        """It had so many free, and has others now, or other parts of them."""
+        self._changed[node] = None
         if before != free:
             del self._at[before][node]
             self._level(free)[node] = None
+
+    def changed(self) -> list[Key]:
+        """Of which nodes something was taken or given back since this was last asked."""
+        found = list(self._changed)
+        self._changed.clear()
+        return found
 
     def upwards(self, free: int) -> Iterator[Iterable[Key]]:
         """Those with so many free, those with one more, and so on."""

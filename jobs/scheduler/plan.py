@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 
 from jobs.lifecycle import Reason
@@ -23,6 +24,8 @@ from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.excuse import Excuses
 from jobs.scheduler.foresee import Foresight
 from jobs.scheduler.limits import Usage
+from jobs.scheduler.mix import mix
+from jobs.scheduler.policy import Placing
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import ranked
@@ -93,6 +96,9 @@ class _Walk:
     @classmethod
     def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
         pools = pools_of(snapshot, now.timestamp())
+        if snapshot.policy.placing is Placing.LEAST_FRAGMENTATION:
+            for name, pool in pools.items():
+                pool.mix = partial(mix, snapshot, name)
         usage = snapshot.quota_usage or Usage(now)
         counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
         moment = now.timestamp()

@@ -39,6 +39,15 @@ class Backfill(StrEnum):
     """Whatever fits; large jobs may wait for ever."""
 
 
+class Placing(StrEnum):
+    """Which of the nodes that fit a job of one node takes."""
+
+    LEAST_FRAGMENTATION = "least-fragmentation"
+    """Where it leaves the most to jobs like those that wait and run."""
+    BEST_FIT = "best-fit"
+    """Where the fewest GPUs are free: the rule of published simulations."""
+
+
 MAX_S = 30 * 86_400
 """The longest that a policy may speak of."""
 
@@ -55,6 +64,7 @@ class Policy:
 
     order: Order = Order.PRIORITY
     backfill: Backfill = Backfill.RESERVING
+    placing: Placing = Placing.LEAST_FRAGMENTATION
     reservations: int = 16
     """How many waiting jobs of a partition are promised a time; at least one."""
     preempts: Mapping[Band, frozenset[Band]] = field(default_factory=lambda: BY_DEFAULT)

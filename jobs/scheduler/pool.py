@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from jobs.scheduler.fit import could_hold
-from jobs.scheduler.holds import NOW, Hold, Part, Span, is_open
+from jobs.scheduler.holds import NOW, Hold, Span, is_open
 from jobs.scheduler.levels import Levels
+from jobs.scheduler.mix import Mix, on_each_node
+from jobs.scheduler.packing import Bools, Packing
 from jobs.scheduler.room import Room
+from jobs.scheduler.site import Choice, Rooms, Site, by_name, choose, placement
 from jobs.scheduler.snapshot import Node, Pending, Placement
-from jobs.scheduler.topology import Key, compact
+from jobs.scheduler.typical import Request
 from jobs.spec import Resources
 
-Rooms = list[Room]
-Site = list[tuple[Room, Part]]
-"""Where a job would be: its part of each node, by the nodes' names."""
 _SOMEBODY = -1
 """Holds a place while it is tried out."""
 
@@ -38,6 +38,9 @@ class Shape:
     fails_from: float = math.inf
     """The shortest time for which it is known not to fit now. A pass only takes things away, and
     what does not fit for an hour does not fit for longer."""
+
+    packed: tuple[Request | None, Bools | None] | None = None
+    """As `packing` knows it, and on which nodes at all."""
 
     _takers: frozenset[int] = field(init=False)
     _opens: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -126,7 +129,13 @@ class Pool:
     shapes: dict[tuple[Resources, frozenset[int]], Shape] = field(default_factory=dict)
     promises: dict[int, Promise] = field(default_factory=dict)
     """By job id, in the order in which they were given."""
+    mix: Callable[[], Mix] | None = None
+    """Tells what its jobs ask for, when first something can start: a job of one node then goes
+    where it leaves the most to those like them. Without, it goes where the fewest GPUs are free."""
     levels: Levels[Room] = field(init=False)
+    _packing: Packing | None = field(init=False, default=None)
+    _begun: bool = field(init=False, default=False)
+    """The packing knows what is asked for in this pass."""
 
     def __post_init__(self) -> None:
         self.levels = Levels((room, room.free.bit_count()) for room in self.rooms)
@@ -135,10 +144,11 @@ class Pool:
 
     @classmethod
     def of(cls, nodes: Iterable[Node], closures: Iterable[Closure] = ()) -> Pool:
-        return cls(sorted(map(Room, nodes), key=_by_name), tuple(closures))
+        return cls(sorted(map(Room, nodes), key=by_name), tuple(closures))
 
     def begin(self) -> None:
         """Another pass: what was promised in the last one, and found out, holds no more."""
+        self._begun = False
         for promise in list(self.promises.values()):
             self.withdraw(promise.job_id)
         for shape in self.shapes.values():
@@ -187,23 +197,70 @@ class Pool:
         if length >= shape.fails_from:
             return None
         until = now + length
-        chosen = choose(shape.asked, shape.fitting(until, tightest=shape.asked.nodes == 1))
-        if chosen is None:
+        best = self._best(shape, until)
+        if best is None:
             shape.fails_from = length if shape.closed else 0
             return None
-        if all(shape.fits(room, NOW, until) for room in chosen):
-            return _parts(shape, chosen, NOW, until)
-        site = _parts(shape, chosen, NOW, NOW)
+        if all(shape.fits(room, NOW, until) for room in best.rooms):
+            return best.site(NOW, until)
+        site = best.site(NOW, NOW)
         if self._make_way(site, until):
             return site
         clear = None
         if elsewhere:
             beside = [room for room in shape.fitting(until) if shape.fits(room, NOW, until)]
-            clear = choose(shape.asked, beside)
+            clear = self._choose(shape, beside)
         if clear is None:
             shape.fails_from = length
             return None
-        return _parts(shape, clear, NOW, until)
+        return clear.site(NOW, until)
+
+    def _best(self, shape: Shape, until: float) -> Choice | None:
+        """The nodes to take if nothing was promised."""
+        packs = self._packs(shape.asked)
+        if packs and self._begun and not shape.closed:
+            return self._choose(shape, None)
+        single = shape.asked.nodes == 1
+        return self._choose(shape, shape.fitting(until, tightest=single and not packs))
+
+    def _packs(self, asked: Resources) -> bool:
+        """Whether its node is chosen by what is left to others."""
+        return self.mix is not None and asked.nodes == 1 and not asked.exclusive
+
+    def _choose(self, shape: Shape, fitting: Rooms | None) -> Choice | None:
+        """Those to take of the nodes that fit; None stands for all of those."""
+        asked, masks = shape.asked, shape.masks
+        if not self._packs(asked):
+            rooms = choose(asked, fitting or ())
+            return Choice(asked, masks, rooms) if rooms else None
+        if fitting == []:
+            return None
+        packing = self._packing_now()
+        request, allowed = self._packed(packing, shape)
+        if fitting is not None:
+            allowed = packing.among(fitting)
+        found = packing.choose(request, allowed) if request else None
+        return Choice(asked, masks, [found[0]], found[1]) if found else None
+
+    def _packing_now(self) -> Packing:
+        """It knows what is left of each node, and what is asked for in this pass."""
+        if self._packing is None:
+            self._packing = Packing(self.rooms)
+        packing = self._packing
+        packing.follow(self.levels.changed())
+        if not self._begun and self.mix is not None:
+            asked = on_each_node(self.mix(), max(len(room.gpus) for room in self.rooms))
+            packing.expect(
+                (self._packed(packing, self.shape(one))[0], number) for one, number in asked.items()
+            )
+            self._begun = True
+        return packing
+
+    def _packed(self, packing: Packing, shape: Shape) -> tuple[Request | None, Bools | None]:
+        if shape.packed is None:
+            request = packing.request(shape.asked, shape.able, shape.masks)
+            shape.packed = request, packing.among(shape.ready)
+        return shape.packed
 
     def start(self, job_id: int, site: Site, until: float) -> tuple[Placement, ...]:
         """Take it now; the first placement is rank 0."""
@@ -234,7 +291,9 @@ class Pool:
         ]
         freed = {room.node.id: -room.freed_at(at) for room in fitting}
         chosen = choose(shape.asked, fitting, lambda room: (freed[room.node.id], *room.snugness()))
-        return None if chosen is None else _parts(shape, chosen, at, at + length)
+        if chosen is None:
+            return None
+        return Choice(shape.asked, shape.masks, chosen).site(at, at + length)
 
     def _make_way(self, site: Site, until: float) -> bool:
         """Keep the promises that stand in its way elsewhere, at their times, if that can be."""
@@ -272,30 +331,3 @@ class Pool:
         for room, _ in promise.site if promise else ():
             room.booked = [held for held in room.booked if held.job_id != job_id]
         return promise
-
-
-def choose(asked: Resources, fitting: Sequence[Room], key: Key = Room.snugness) -> Rooms | None:
-    """The nodes to use of those that fit, by name; None if there are too few."""
-    if len(fitting) < asked.nodes:
-        return None
-    if asked.nodes == 1:
-        return [min(fitting, key=key)]
-    chosen = compact(fitting, asked.nodes, key, asked.max_switches)
-    return sorted(chosen, key=_by_name) if chosen else None
-
-
-def _parts(shape: Shape, rooms: Rooms, start: float, until: float) -> Site:
-    masks = shape.masks
-    return [(room, room.part(shape.asked, masks[room.node.id], start, until)) for room in rooms]
-
-
-def _by_name(room: Room) -> tuple[object, ...]:
-    return room.order
-
-
-def placement(room: Room, part: Part) -> Placement:
-    """A part of a node as the plan gives it."""
-    bits = part.touches()
-    uuids = tuple(gpu.uuid for at, gpu in enumerate(room.gpus) if bits >> at & 1)
-    shards = sum(shards for _, shards in part.shards)
-    return Placement(room.node.id, uuids, part.cpus, part.memory_mib, shards)

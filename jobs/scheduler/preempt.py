@@ -183,7 +183,7 @@ class _Trial:
         for victim, holds in list(self._removed.values()):
             self.put_back(victim, holds)
         for room, cpus, memory_mib in self._rooms.values():
-            room.cpus, room.memory_mib = cpus, memory_mib
+            room.restore(cpus, memory_mib)
         moved = [p for p in self._promises.values() if self._pool.promises[p.job_id] is not p]
         for promise in moved:
             self._pool.withdraw(promise.job_id)

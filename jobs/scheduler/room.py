@@ -172,8 +172,13 @@ class Room:
         """When the last of those left who will be gone by then."""
         return max((held.end for held in self.holds.values() if held.end <= moment), default=NOW)
 
-    def part(self, asked: Resources, mask: int, start: float, until: float) -> Part:
-        """What the job would get from `start` on. The caller knows that it fits."""
+    def part(
+        self, asked: Resources, mask: int, start: float, until: float, gpu: int | None = None
+    ) -> Part:
+        """What the job would get from `start` on. The caller knows that it fits.
+
+        `gpu`: where its shards should come from, if nothing is promised there.
+        """
         if asked.exclusive:
             every = (1 << len(self.gpus)) - 1
             return Part(every, (), self.node.cpus, asked.memory_mib or 0, True)
@@ -181,7 +186,7 @@ class Room:
         shards: Shards = ()
         if asked.gpus_per_node:
             gpus = self._pick(self.gpus_at(start, until) & mask, asked.gpus_per_node, start)
-        place = self._shard_place(asked, mask, start, until) if asked.shards else None
+        place = self._shard_place(asked, mask, start, until, gpu) if asked.shards else None
         if place is not None:
             shards = ((place, asked.shards),)
         return Part(gpus, shards, asked.cpus, asked.memory_mib or 0)
@@ -216,6 +221,11 @@ class Room:
         if not self.holds:
             self.cpus, self.memory_mib = self.node.cpus, self.node.memory_mib
 
+    def restore(self, cpus: int, memory_mib: int) -> None:
+        """So many are left of these, whoever has come and gone."""
+        self.cpus, self.memory_mib = cpus, memory_mib
+        self._free_are(self.free)
+
     def _free_are(self, free: int) -> None:
         if self.levels is not None:
             self.levels.move(self, self.free.bit_count(), free.bit_count())
@@ -238,8 +248,10 @@ class Room:
                 memory_mib -= held.part.memory_mib
         return cpus >= asked.cpus and (asked.memory_mib is None or memory_mib >= asked.memory_mib)
 
-    def _shard_place(self, asked: Resources, mask: int, start: float, until: float) -> int | None:
-        """The shared GPU with the least room that is enough: whole GPUs stay whole."""
+    def _shard_place(
+        self, asked: Resources, mask: int, start: float, until: float, wanted: int | None = None
+    ) -> int | None:
+        """The shared GPU with the least room that is enough, or the one that is wanted."""
         whole, taken = 0, dict.fromkeys(range(len(self.gpus)), 0)
         there = [held for held in self.holds.values() if held.end > start]
         there += [held for held in self.booked if held.start < until and held.end > start]
@@ -248,13 +260,13 @@ class Room:
             for position, shards in held.part.shards:
                 taken[position] += shards
         places = [
-            (gpu.shards - taken[position], position)
+            (position != wanted, gpu.shards - taken[position], position)
             for position, gpu in enumerate(self.gpus)
             if mask >> position & 1
             and not whole >> position & 1
             and gpu.shards - taken[position] >= asked.shards
         ]
-        return min(places)[1] if places else None
+        return min(places)[-1] if places else None
 
     def _pick(self, bits: int, number: int, start: float) -> int:
         """GPUs of one model if any has enough, the scarcest, without those that are divided for

@@ -154,6 +154,8 @@ class Running:
     """When its last checkpoint was written; None: it has none."""
     preemptions: int = 0
     """How often in a row it was preempted before this run."""
+    resources: Resources | None = None
+    """What it asked for; None: not known, and so not counted among what is typical."""
     leaving: bool = False
     """It has been told to stop; then `ends_by` is when it will be gone at the latest."""
 

@@ -1,7 +1,7 @@
 """What requests are like here, and what the rest of a node is worth to such requests.
 
-What a node still has is worth what typical requests would use of it. A gap of `h` of a GPU, offered to
-requests as often as they come and taken by each that fits, ends up used by
+What a node still has is worth what typical requests would use of it. A gap of `h` of a GPU,
+offered to requests as often as they come and taken by each that fits, ends up used by
 
     V(h) = sum of w(t) (t + V(h - t)) / sum of w(t),   over the typical requests of t <= h
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.policy import Backfill, Order, Placing, Policy
 from jobs.scheduler.simulate.lengths import (
     Granted,
     Lengths,
@@ -75,7 +75,7 @@ class SimPolicy:
 
 
 def _plain(order: Order, backfill: Backfill = Backfill.NONE) -> Policy:
-    return Policy(order, backfill, reservations=1, grace_s=0.0, min_run_s=0.0)
+    return Policy(order, backfill, Placing.BEST_FIT, reservations=1, grace_s=0.0, min_run_s=0.0)
 
 
 _CARREL = Policy(Order.RESPONSE_RATIO, grace_s=0.0)
@@ -133,7 +133,7 @@ def read_policy(path: Path) -> SimPolicy:
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
-_CHOICES = ("order", "backfill", "lengths", "walls")
+_CHOICES = ("order", "backfill", "placing", "lengths", "walls")
 _NUMBERS: dict[str, tuple[type, float]] = {
     "reservations": (int, 1),
     "grace_s": (float, 0),
@@ -157,6 +157,7 @@ class _Reader:
             own["weights"] = self._weights(base.policy)
         own["order"] = self._chosen("order", Order, base.policy.order)
         own["backfill"] = self._chosen("backfill", Backfill, base.policy.backfill)
+        own["placing"] = self._chosen("placing", Placing, base.policy.placing)
         try:
             policy = replace(base.policy, **own)
         except ValueError as error:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.fairshare import Member
-from jobs.scheduler.policy import Order, Policy
+from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import priorities
@@ -91,6 +91,11 @@ class Simulation:
         self.pass_s: list[float] = []
         """How long each pass took."""
         self._clock = clock
+        self._asked: dict[str, Counter[Resources]] = {name: Counter() for name in nodes}
+        """What those ask for who wait and run in each partition."""
+        if policy.placing is Placing.LEAST_FRAGMENTATION:
+            for name, pool in self.pools.items():
+                pool.mix = partial(self._asked.__getitem__, name)
         self._rooms = {r.node.id: r for pool in self.pools.values() for r in pool.rooms}
         self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
         self._events: list[tuple[float, int, int, int]] = []
@@ -175,6 +180,7 @@ class Simulation:
                 self._outlives(run, now)
                 continue
             self._leave(run, now)
+            self._asked[run.trial.partition] -= Counter((run.pending.resources,))
             run.end_s = now
             self.lengths.ended(run.trial, now)
             kin = self.lengths.kin(run.trial)
@@ -188,6 +194,7 @@ class Simulation:
         job = pending(trial, self.lengths)
         self.runs[trial.id] = Run(trial, job, max(1.0, trial.run_s))
         self.queues[trial.partition].add(job, self.lengths.kin(trial))
+        self._asked[trial.partition][job.resources] += 1
         return trial.partition
 
     def _learn(self, queue: Queue) -> None:

@@ -19,7 +19,7 @@ from jobs.scheduler.decide import Decided
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
 from jobs.scheduler.plan import plan
-from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.policy import Backfill, Order, Placing, Policy
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.lengths import Granted, Lengths, Predicted, Requested, TrueLengths
 from jobs.scheduler.simulate.run import Run, Simulation, pending
@@ -89,6 +89,7 @@ def _running(run: Run, rooms: list[Room]) -> Running:
         ends_by=_at(rooms[0].holds[job.id].end),
         node_ids=tuple(room.node.id for room in rooms),
         cpus_per_node=job.resources.cpus,
+        resources=job.resources,
         project_id=job.project_id,
         user_id=job.user_id,
         band=job.band,
@@ -129,6 +130,7 @@ def policies(**more: st.SearchStrategy[Any]) -> st.SearchStrategy[Policy]:
     values: dict[str, st.SearchStrategy[Any]] = {
         "order": st.sampled_from(Order),
         "backfill": st.sampled_from(Backfill),
+        "placing": st.sampled_from(Placing),
         "reservations": st.integers(1, 4),
         "grace_s": st.just(0.0),
         "min_run_s": st.sampled_from([0.0, 10.0]),
