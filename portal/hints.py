@@ -47,6 +47,11 @@ def keep_logs(node_id: int) -> None:
     after.commit(_Hint("keep_logs", (node_id,)))
 
 
+def what_if() -> None:
+    """Somebody waits to be told what a change would have done."""
+    after.commit(_Hint("what_if"))
+
+
 def taken(task: str, *arguments: int) -> None:
     """Called by a task before it looks: what happens from now on deserves a new hint."""
     broker.clear(_Hint(task, arguments).flag)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import shared_task
+from celery.signals import worker_shutting_down
 from django.utils import timezone
 
 from portal import broker, hints, turns
@@ -11,6 +14,7 @@ from portal.actions import logs, nodes, practice
 from portal.actions import observe as observing
 from portal.actions import reconcile as reconciling
 from portal.actions import schedule as scheduling
+from portal.actions import what_if as trying
 from portal.pace import Pace
 
 EXPLAIN_EVERY_S = 1.0
@@ -66,6 +70,20 @@ def keep_logs(node_id: int) -> None:
     """Bring the logs of a node's ended runs home."""
     hints.taken("keep_logs", node_id)
     turns.take("keep_logs", node_id, lambda: logs.keep(node_id=node_id, now=timezone.now()))
+
+
+@shared_task
+def what_if() -> None:
+    """Have the next change tried, by a process of its own: it is minutes of work."""
+    hints.taken("what_if")
+    if trying.play_next(clock=timezone.now):
+        hints.what_if()
+
+
+@worker_shutting_down.connect
+def _interrupt(**_: Any) -> None:
+    """The worker would wait for it, and be killed at last."""
+    trying.interrupt()
 
 
 @shared_task

@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include("portal.views.reservations")),
     path("", include("portal.views.lab")),
     path("", include("portal.views.sharing")),
+    path("", include("portal.views.what_if")),
     path("", include("portal.views.account")),
     path("", include("portal.views.streams")),
     path("", include("portal.views.health")),

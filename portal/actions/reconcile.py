@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from jobs.events import Cause
 from jobs.lifecycle import State
 from portal import broker, hints
-from portal.actions import charge, dispatch, logs, preempt
+from portal.actions import charge, dispatch, logs, preempt, what_if
 from portal.models import Allocation, Job, Node
 
 Phase = Allocation.Phase
@@ -46,6 +46,7 @@ def reconcile(*, now: datetime) -> None:
     if Job.objects.filter(state=State.PENDING).exists():
         hints.schedule()
     charge.charge(now=now)
+    what_if.sweep(now=now)
     _look(now)
     waiting = logs.homeless(now).order_by().values_list("node_id", flat=True)
     for node_id in waiting.distinct():

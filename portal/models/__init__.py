@@ -11,6 +11,7 @@ from portal.models.policy import SchedulingPolicy
 from portal.models.quota import Quota
 from portal.models.reservation import Reservation
 from portal.models.rows import update_each
+from portal.models.what_if import WhatIf
 
 __all__ = [
     "Accounting",
@@ -36,6 +37,7 @@ __all__ = [
     "SignInLink",
     "UsageBalance",
     "User",
+    "WhatIf",
     "move_all",
     "update_each",
 ]

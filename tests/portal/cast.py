@@ -81,7 +81,7 @@ def job(
         times["started_at"] = NOW - timedelta(minutes=5)
     if state in ENDED:
         times["ended_at"] = NOW
-    usual = {
+    usual: dict[str, object] = {
         "owner": owner, "project": project, "partition": partition, "name": name, "script": script,
         "spec": {"name": name, "resources": {"gpus_per_node": gpus}}, "node_count": 1,
         "gpus_per_node": gpus, "walltime_s": 3600, "state": state,

@@ -96,6 +96,6 @@ def _work(trial: Trial) -> Work:
         user=str(trial.user_id or ""),
         project=str(trial.project_id or ""),
         name=trial.name,
-        gpus=trial.gpus,
+        gpus=round(trial.gpus),
         walltime_s=trial.request_s,
     )

@@ -61,12 +61,12 @@ class Figures:
 
 
 def figures(simulation: Simulation) -> Figures:
-    """Of a simulation that has been played."""
-    runs = list(simulation.runs.values())
+    """Of a simulation that has been played. Who never could start is not in them."""
+    runs = [run for run in simulation.runs.values() if run.trial.counts and run.end_s >= 0]
     waits = [run.wait_s for run in runs]
     times = [run.end_s - run.trial.submit_s for run in runs]
     gangs = [run.wait_s for run in runs if run.trial.gpus > GPUS_PER_NODE]
-    projects = _projects(simulation)
+    projects = _projects(simulation, runs)
     speeds = [project.speed for project in projects.values()]
     return Figures(
         jobs=len(runs),
@@ -93,10 +93,10 @@ def figures(simulation: Simulation) -> Figures:
     )
 
 
-def _projects(simulation: Simulation) -> dict[str, ProjectFigures]:
+def _projects(simulation: Simulation, runs: Iterable[Run]) -> dict[str, ProjectFigures]:
     names = {project.id: project.name for project in simulation.workload.projects}
     found: dict[int, list[Run]] = defaultdict(list)
-    for run in simulation.runs.values():
+    for run in runs:
         found[run.trial.project_id].append(run)
     return {names.get(number, str(number)): _project(found[number]) for number in sorted(found)}
 
@@ -118,10 +118,9 @@ def _slowdown(run: Run) -> float:
 
 
 def _allocated(simulation: Simulation) -> float:
-    trials = simulation.workload.jobs
-    if not trials:
+    submits = [trial.submit_s for trial in simulation.workload.jobs if trial.counts]
+    if not submits:
         return 0.0
-    submits = [trial.submit_s for trial in trials]
     gpus = sum(len(node.gpus) for node in simulation.workload.nodes)
     total = gpus * (max(submits) - min(submits))
     held = fsum(run.timely_s * run.trial.gpus for run in simulation.runs.values())

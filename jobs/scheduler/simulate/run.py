@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -17,6 +17,7 @@ from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import priorities
 from jobs.scheduler.room import Room
+from jobs.scheduler.simulate.gates import Gates
 from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Queue
 from jobs.scheduler.simulate.shares import Shares
@@ -35,7 +36,7 @@ class Stuck(ValueError):
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(
-            f"job {trial.id} on {trial.gpus} GPUs never starts in partition {trial.partition}"
+            f"job {trial.id} on {trial.gpus:g} GPUs never starts in partition {trial.partition}"
         )
 
 
@@ -47,6 +48,8 @@ class Run:
     pending: Pending
     left_s: float
     """Work still to be done, restarts included."""
+    ready_s: float
+    """When it no longer waited for other jobs to end."""
     first_start_s: float = -1.0
     start_s: float = -1.0
     """Of the present run."""
@@ -54,7 +57,7 @@ class Run:
     served_s: float = 0.0
     """In all its runs."""
     timely_s: float = 0.0
-    """What of that was before the last job was submitted."""
+    """What of that was between the first and the last submission."""
     lost_s: float = 0.0
     """What of that its restarts took."""
     preemptions: int = 0
@@ -63,8 +66,8 @@ class Run:
 
     @property
     def wait_s(self) -> float:
-        """All the time it was not running."""
-        return self.end_s - self.trial.submit_s - self.served_s
+        """All the time it was ready and not running."""
+        return self.end_s - self.ready_s - self.served_s
 
 
 class Simulation:
@@ -87,7 +90,9 @@ class Simulation:
         self.queues: dict[str, Queue] = {name: Queue(policy) for name in nodes}
         self.runs: dict[int, Run] = {}
         self.tally = workload.tally()
-        self.shares = Shares()
+        self.shares = Shares(workload.decay)
+        self.ended = 0
+        """How many jobs have."""
         self.pass_s: list[float] = []
         """How long each pass took."""
         self._clock = clock
@@ -100,19 +105,30 @@ class Simulation:
         self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
         self._events: list[tuple[float, int, int, int]] = []
         """When, what, which job, in which try."""
-        self._last_s = max((trial.submit_s for trial in workload.jobs), default=0)
+        submits = [trial.submit_s for trial in workload.jobs if trial.counts]
+        self._first_s, self._last_s = min(submits, default=0), max(submits, default=0)
+        self._gates = Gates(workload.jobs)
         bands = {trial.band for trial in workload.jobs}
         self._may_preempt = bool(workload.quotas) or len(bands) > 1
-        self._members = tuple(
-            Member(project_id, user_id)
-            for project_id, user_id in sorted({(t.project_id, t.user_id) for t in workload.jobs})
-        )
+        self._members = workload.everybody()
 
     def play(self) -> dict[int, Run]:
         """Until every job has ended; by the jobs' ids.
 
         Raises `Stuck` if in the end one of them could not start on a whole empty cluster.
         """
+        for _ in self.steps():
+            pass
+        for trial in self.stuck():
+            raise Stuck(trial)
+        return self.runs
+
+    def stuck(self) -> list[Trial]:
+        """Once all is over: those that could not start on a whole empty cluster."""
+        return [self.runs[job_id].trial for queue in self.queues.values() for job_id in queue.jobs]
+
+    def steps(self) -> Iterator[float]:
+        """The same, moment by moment."""
         arrivals = sorted(self.workload.jobs, key=lambda trial: (trial.submit_s, trial.id))
         coming = 0
         while coming < len(arrivals) or self._events:
@@ -121,14 +137,12 @@ class Simulation:
                 now = min(now, arrivals[coming].submit_s)
             touched = self._happen(now)
             while coming < len(arrivals) and arrivals[coming].submit_s <= now:
-                touched.add(self._arrive(arrivals[coming]))
+                for trial in self._gates.arrive(arrivals[coming], now):
+                    touched.add(self._arrive(trial))
                 coming += 1
             while touched:
                 touched = {name for name in sorted(touched) if self.decide(name, now)}
-        for queue in self.queues.values():
-            for job_id in queue.jobs:
-                raise Stuck(self.runs[job_id].trial)
-        return self.runs
+            yield now
 
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
@@ -187,12 +201,18 @@ class Simulation:
             if kin is not None:
                 for queue in self.queues.values():
                     queue.stir(kin)
+            self.ended += 1
             touched.add(run.trial.partition)
+            for trial in self._gates.end(run.trial, now):
+                touched.add(self._arrive(trial))
         return touched
 
     def _arrive(self, trial: Trial) -> str:
+        ready = self._gates.ready_s[trial.id]
         job = pending(trial, self.lengths)
-        self.runs[trial.id] = Run(trial, job, max(1.0, trial.run_s))
+        if ready > trial.submit_s:
+            job = replace(job, eligible_at=datetime.fromtimestamp(ready, UTC))
+        self.runs[trial.id] = Run(trial, job, max(1.0, trial.run_s), ready)
         self.queues[trial.partition].add(job, self.lengths.kin(trial))
         self._asked[trial.partition][job.resources] += 1
         return trial.partition
@@ -215,6 +235,7 @@ class Simulation:
             members=self._members,
             usage=self.shares.usage(now),
             policy=self.policy,
+            weights=self.workload.weights,
         )
         return priorities(snapshot, datetime.fromtimestamp(now, UTC))
 
@@ -247,7 +268,7 @@ class Simulation:
         self.tally.remove(group, job.gpus, job.gpus * job.walltime_s)
         self.shares.hold(job.association, -job.gpus, now)
         run.served_s += now - run.start_s
-        run.timely_s += max(0.0, min(now, self._last_s) - run.start_s)
+        run.timely_s += max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
 
     def _preempt(self, run: Run, now: float) -> None:
         """It goes on later where it was, after a restart."""
@@ -272,12 +293,13 @@ def pending(trial: Trial, lengths: Lengths) -> Pending:
     return Pending(
         id=trial.id,
         submitted_at=datetime.fromtimestamp(trial.submit_s, UTC),
-        resources=asked(trial.gpus),
+        resources=trial.resources or asked(round(trial.gpus)),
         walltime_s=limit,
         partition=trial.partition,
         project_id=trial.project_id,
         user_id=trial.user_id,
         band=trial.band,
+        nice=trial.nice,
         expected_s=expected,
     )
 

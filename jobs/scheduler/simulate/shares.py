@@ -19,8 +19,8 @@ class _Account:
 class Shares:
     """GPU-seconds that fade; the GPUs of running jobs count up to the moment."""
 
-    def __init__(self) -> None:
-        self._decay = Decay()
+    def __init__(self, decay: Decay) -> None:
+        self._decay = decay
         self._accounts: dict[Association, _Account] = {}
 
     def hold(self, association: Association, gpus: float, now: float) -> None:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from jobs.bands import Band
-from jobs.scheduler.fairshare import Project
+from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.limits import Quota, Usage
+from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.snapshot import Node
 from jobs.scheduler.tally import Tally
+from jobs.scheduler.usage import Decay
+from jobs.spec import Resources
 
 GPUS_PER_NODE = 8
 """In all public workloads."""
@@ -17,14 +20,16 @@ GPUS_PER_NODE = 8
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One job of a workload. Times are whole seconds since the workload's beginning."""
+    """One job of a workload. Times are whole seconds since the workload's beginning; what was
+    there before it has negative ones."""
 
     id: int
     """Of two that are submitted at once the lower is first."""
     submit_s: int
     run_s: int
     """How long it really runs."""
-    gpus: int
+    gpus: float
+    """In all; parts as fractions."""
     partition: str
     request_s: int | None = None
     """The time limit its user asked for; None where the workload does not tell."""
@@ -34,6 +39,16 @@ class Trial:
     band: Band = Band.BATCH
     name: str = ""
     """What its user runs again and again under the same name; empty where it is not told."""
+    resources: Resources | None = None
+    """What it asks for; None where the workload tells only how many GPUs."""
+    nice: int = 0
+    after: tuple[int, ...] = ()
+    """Jobs that have to end before it may start."""
+    array_id: int | None = None
+    array_limit: int | None = None
+    """How many tasks of its array run at once."""
+    counts: bool = True
+    """False for what only fills the cluster at the beginning: it is in no figure."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +61,21 @@ class Workload:
     projects: tuple[Project, ...] = ()
     quotas: tuple[Quota, ...] = ()
     lends: frozenset[int | None] = field(default_factory=frozenset)
+    members: tuple[Member, ...] = ()
+    """Who has other than one share."""
+    weights: tuple[tuple[str, PriorityWeights], ...] = ()
+    """Of partitions that have their own."""
+    decay: Decay = field(default_factory=Decay)
 
     def tally(self) -> Tally:
         """Nothing used yet."""
         usage = Usage(datetime.fromtimestamp(0, UTC))
         return Tally(self.projects, self.quotas, usage, self.lends)
+
+    def everybody(self) -> tuple[Member, ...]:
+        """The members, and with one share each who only has jobs."""
+        found = {(one.project_id, one.user_id): one for one in self.members}
+        for trial in self.jobs:
+            key = (trial.project_id, trial.user_id)
+            found.setdefault(key, Member(*key))
+        return tuple(found[key] for key in sorted(found))

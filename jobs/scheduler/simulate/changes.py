@@ -1,0 +1,166 @@
+"""What an admin tries: the same workload and policy with something of it changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobs.scheduler.fairshare import MAX_SHARES
+from jobs.scheduler.fit import name_key
+from jobs.scheduler.limits import Limits, Quota, Scope
+from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.simulate.workload import Workload
+from jobs.scheduler.snapshot import Node
+
+MOST_NODES = 1000
+"""That may be added of one kind."""
+
+
+class ChangeError(ValueError):
+    """A change that cannot be made; the text says why."""
+
+
+@dataclass(frozen=True)
+class ProjectChange:
+    """Of one project. None leaves it as it is."""
+
+    project_id: int
+    gpus: float | None = None
+    """GPUs at once, of all its users and bands."""
+    unlimited: bool = False
+    """No such limit; `gpus` is not looked at then."""
+    shares: int | None = None
+    lends: bool | None = None
+    """Whether its children lend to each other."""
+
+
+@dataclass(frozen=True)
+class NodesChange:
+    """So many more nodes of one kind, or fewer if negative. New ones are as the first is."""
+
+    kind: str
+    more: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All that is tried together. None leaves it as it is."""
+
+    order: Order | None = None
+    backfill: Backfill | None = None
+    reservations: int | None = None
+    lends_at_top: bool | None = None
+    projects: tuple[ProjectChange, ...] = ()
+    nodes: tuple[NodesChange, ...] = ()
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Changes:
+        """From what `asdict` made of one."""
+        return cls(
+            order=Order(said["order"]) if said["order"] else None,
+            backfill=Backfill(said["backfill"]) if said["backfill"] else None,
+            reservations=said["reservations"],
+            lends_at_top=said["lends_at_top"],
+            projects=tuple(ProjectChange(**one) for one in said["projects"]),
+            nodes=tuple(NodesChange(**one) for one in said["nodes"]),
+        )
+
+
+def changed_policy(policy: Policy, changes: Changes) -> Policy:
+    """Raises `ValueError` for what no policy may be."""
+    return replace(
+        policy,
+        order=changes.order or policy.order,
+        backfill=changes.backfill or policy.backfill,
+        reservations=changes.reservations or policy.reservations,
+    )
+
+
+def changed_workload(workload: Workload, changes: Changes) -> Workload:
+    """Raises `ChangeError`."""
+    for change in changes.projects:
+        workload = _changed_project(workload, change)
+    if changes.lends_at_top is not None:
+        workload = replace(workload, lends=_switched(workload, None, changes.lends_at_top))
+    return replace(workload, nodes=changed_nodes(workload.nodes, changes.nodes))
+
+
+def kind(node: Node) -> str:
+    """What nodes are alike in: `gpu: 8 x NVIDIA H100 80GB HBM3`."""
+    found: dict[str, int] = {}
+    for gpu in sorted(node.gpus, key=lambda gpu: (gpu.model, gpu.uuid)):
+        found[gpu.model] = found.get(gpu.model, 0) + 1
+    models = ", ".join(f"{number} x {model}" for model, number in found.items())
+    return f"{node.partition}: {models or 'no GPU'}"
+
+
+def kinds(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """All kinds there are, each with its nodes by name."""
+    found: dict[str, list[Node]] = defaultdict(list)
+    for node in sorted(nodes, key=lambda node: (name_key(node.name), node.id)):
+        found[kind(node)].append(node)
+    return dict(sorted(found.items()))
+
+
+def changed_nodes(nodes: Iterable[Node], changes: Iterable[NodesChange]) -> tuple[Node, ...]:
+    """Raises `ChangeError` for a kind that there is not, and for more to go than there are."""
+    found = kinds(nodes)
+    number = max((node.id for alike in found.values() for node in alike), default=0)
+    for change in changes:
+        alike = found.get(change.kind)
+        if alike is None:
+            raise ChangeError(f"There are no nodes of the kind {change.kind!r} (any more).")
+        if change.more > MOST_NODES:
+            raise ChangeError(f"At most {MOST_NODES:,} nodes can be added, not {change.more:,}.")
+        if change.more < -len(alike):
+            raise ChangeError(
+                f"{-change.more} nodes cannot go: of {change.kind} there are {len(alike)}."
+            )
+        kept = alike[: len(alike) + min(0, change.more)]
+        new = range(number + 1, number + 1 + max(0, change.more))
+        found[change.kind] = kept + [_like(alike[0], at) for at in new]
+        number += len(new)
+    return tuple(node for alike in found.values() for node in alike)
+
+
+def _like(node: Node, number: int) -> Node:
+    gpus = tuple(replace(gpu, uuid=f"{gpu.uuid} of {number}") for gpu in node.gpus)
+    return replace(node, id=number, name=f"{node.name}-new-{number}", gpus=gpus)
+
+
+def _changed_project(workload: Workload, change: ProjectChange) -> Workload:
+    number = change.project_id
+    if number not in {project.id for project in workload.projects}:
+        raise ChangeError("One of the projects is gone.")
+    if change.shares is not None:
+        if not 0 <= change.shares <= MAX_SHARES:
+            raise ChangeError(f"Shares are from 0 to {MAX_SHARES:,}, not {change.shares:,}.")
+        projects = tuple(
+            replace(project, shares=change.shares) if project.id == number else project
+            for project in workload.projects
+        )
+        workload = replace(workload, projects=projects)
+    if change.lends is not None:
+        workload = replace(workload, lends=_switched(workload, number, change.lends))
+    if change.unlimited or change.gpus is not None:
+        gpus = None if change.unlimited else change.gpus
+        workload = replace(workload, quotas=_with_gpus(workload.quotas, number, gpus))
+    return workload
+
+
+def _switched(workload: Workload, above: int | None, lends: bool) -> frozenset[int | None]:
+    return workload.lends | {above} if lends else workload.lends - {above}
+
+
+def _with_gpus(quotas: Iterable[Quota], project_id: int, gpus: float | None) -> tuple[Quota, ...]:
+    """The quota of all users and bands is the one that is a guarantee where siblings lend."""
+    found = []
+    mine = Quota(project_id, Limits())
+    for quota in quotas:
+        if (quota.project_id, quota.scope, quota.band) == (project_id, Scope.PROJECT, None):
+            mine = quota
+        else:
+            found.append(quota)
+    return (*found, replace(mine, limits=replace(mine.limits, gpus=gpus)))

@@ -1,0 +1,89 @@
+"""A lab as it is beside the same lab with something changed, over the same jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from jobs.bands import Band
+from jobs.scheduler import fit
+from jobs.scheduler.limits import Demand
+from jobs.scheduler.policy import Order, Policy
+from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.simulate.changes import Changes, changed_policy, changed_workload
+from jobs.scheduler.simulate.lengths import Lengths, Requested, Within
+from jobs.scheduler.simulate.measure import Figures, figures
+from jobs.scheduler.simulate.run import Simulation, asked
+from jobs.scheduler.simulate.workload import Trial, Workload
+
+Told = Callable[[float], None]
+"""Called again and again with the part of the work that is done, from 0 to 1."""
+_BY_EXPECTATION = frozenset({Order.SHORTEST, Order.LEAST_SERVICE, Order.RESPONSE_RATIO})
+
+
+@dataclass(frozen=True)
+class Side:
+    """What came of one of the two."""
+
+    figures: Figures
+    refused: int
+    """Jobs that could never start: a quota or the nodes do not allow them."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it by its names."""
+        return asdict(self.figures) | {"refused": self.refused}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both are simulated."""
+
+    now: Side
+    then: Side
+
+
+def compare(workload: Workload, policy: Policy, changes: Changes, told: Told) -> Comparison:
+    """Raises `ChangeError` before anything is played. `told` may raise to end it."""
+    other, terms = changed_workload(workload, changes), changed_policy(policy, changes)
+    now = play(workload, policy, lambda part: told(part / 2))
+    return Comparison(now, play(other, terms, lambda part: told(0.5 + part / 2)))
+
+
+def play(workload: Workload, policy: Policy, told: Told) -> Side:
+    """One of the two, to its end."""
+    kept = tuple(_possible(workload))
+    # A job that makes room is gone at once, and goes on later where it was.
+    policy = replace(policy, grace_s=0.0)
+    simulation = Simulation(replace(workload, jobs=kept), policy, _lengths(policy))
+    for _ in simulation.steps():
+        told(simulation.ended / len(kept))
+    never = {trial.id for trial in workload.jobs if trial.counts} - {
+        run.trial.id for run in simulation.runs.values() if run.end_s >= 0
+    }
+    return Side(figures(simulation), len(never))
+
+
+def _lengths(policy: Policy) -> Lengths:
+    """What the lab's scheduler knows: the walltimes, and for the order what history foretells."""
+    return Within() if policy.order in _BY_EXPECTATION else Requested()
+
+
+def _possible(workload: Workload) -> Iterator[Trial]:
+    """The jobs that would not be refused at submission."""
+    tree = QuotaTree(workload.projects, workload.quotas, workload.lends)
+    known: dict[tuple[object, ...], bool] = {}
+    for trial in workload.jobs:
+        resources = trial.resources or asked(round(trial.gpus))
+        shape = (resources, trial.partition)
+        if shape not in known:
+            known[shape] = fit.refuse(resources, workload.nodes, trial.partition) is None
+        if known[shape] and tree.refuse(_demand(trial, resources.gpu_model)) is None:
+            yield trial
+
+
+def _demand(trial: Trial, model: str | None) -> Demand:
+    return Demand(
+        trial.id, trial.project_id, trial.user_id, Band(trial.band), trial.gpus,
+        trial.request_s or 0, trial.partition, model,
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Trials of changes: what an administrator may try, in words, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+
+from jobs.scheduler.limits import Scope
+from jobs.scheduler.simulate.changes import Changes, ProjectChange, kinds
+from jobs.scheduler.words import count
+from portal.models import Accounting, Project, Quota, SchedulingPolicy, WhatIf
+from portal.queries import machines
+
+PER_PAGE = 25
+Said = list[list[str]]
+"""What, as it is, as it would be."""
+
+
+def page(number: str) -> Page[WhatIf]:
+    """The newest first."""
+    rows = WhatIf.objects.select_related("asked_by").defer("changes")
+    return Paginator(rows, PER_PAGE).get_page(number)
+
+
+def said(changes: Changes) -> Said:
+    """What differs of it from how it is now. Raises `Project.DoesNotExist`."""
+    return [line for line in _lines(changes) if line[1] != line[2]]
+
+
+def _lines(changes: Changes) -> Iterator[list[str]]:
+    policy = SchedulingPolicy.current()
+    for what in ("order", "backfill"):
+        wanted = getattr(changes, what)
+        if wanted is not None:
+            yield [what.capitalize(), str(getattr(policy, what)), str(wanted)]
+    if changes.reservations is not None:
+        yield ["Jobs promised a time", str(policy.reservations), str(changes.reservations)]
+    if changes.lends_at_top is not None:
+        before = Accounting.current().lends
+        yield ["Projects at the top lend", _yes(before), _yes(changes.lends_at_top)]
+    for one in changes.projects:
+        yield from _of_project(one)
+    found = kinds(machines.nodes([]))
+    for other in changes.nodes:
+        there = len(found.get(other.kind, ()))
+        yield [f"Nodes {other.kind}", str(there), str(there + other.more)]
+
+
+def _of_project(change: ProjectChange) -> Iterator[list[str]]:
+    project = Project.objects.get(pk=change.project_id)
+    if change.unlimited or change.gpus is not None:
+        quota = Quota.objects.filter(project=project, scope=Scope.PROJECT, band="").first()
+        after = None if change.unlimited else change.gpus
+        before = quota.gpus if quota else None
+        yield [f"GPUs at once of {project}", _limit(before), _limit(after)]
+    if change.shares is not None:
+        yield [f"Shares of {project}", str(project.shares), str(change.shares)]
+    if change.lends is not None:
+        yield [f"Children of {project} lend", _yes(project.lends), _yes(change.lends)]
+
+
+def _limit(gpus: float | None) -> str:
+    return "no limit" if gpus is None else f"{gpus:g}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure, as it is and as it would be; `better` is None where neither is."""
+
+    name: str
+    kind: str
+    """How it is written: duration, percent, index, number or hours."""
+    now: float
+    then: float
+    better: bool | None
+
+
+_FIGURES = (
+    ("Mean wait", "mean_wait_s", "duration", -1),
+    ("Median wait", "median_wait_s", "duration", -1),
+    ("99th percentile of waits", "p99_wait_s", "duration", -1),
+    ("Mean time from submission to end", "mean_completion_s", "duration", -1),
+    ("GPUs in use", "allocated_share", "percent", 1),
+    ("Fairness between projects", "fairness", "index", 1),
+    ("Preemptions", "preemptions", "number", -1),
+    ("GPU-hours lost by restarts", "lost_gpu_hours", "hours", -1),
+    ("Jobs that could never start", "refused", "number", -1),
+)
+SEEN = 0.005
+"""Figures that differ by less, in relation to the larger one, count as equal."""
+
+
+def lines(result: Mapping[str, Any]) -> list[Line]:
+    """The figures of the two side by side."""
+    return [
+        _line(name, kind, result["now"][key], result["then"][key], sign)
+        for name, key, kind, sign in _FIGURES
+    ]
+
+
+def _line(name: str, kind: str, now: float, then: float, sign: int) -> Line:
+    equal = abs(then - now) <= SEEN * max(abs(now), abs(then))
+    return Line(name, kind, now, then, None if equal else (then - now) * sign > 0)
+
+
+@dataclass(frozen=True)
+class ProjectLine:
+    """How one project fares; nothing is told of a side on which none of its jobs could start."""
+
+    name: str
+    jobs: str
+    mean: Line | None
+    p99: Line | None
+    speed: Line | None
+
+
+def project_lines(result: Mapping[str, Any]) -> list[ProjectLine]:
+    """All of them by name."""
+    now, then = result["now"]["projects"], result["then"]["projects"]
+    return [_project(name, now.get(name), then.get(name)) for name in sorted({*now, *then})]
+
+
+def _project(
+    name: str, now: Mapping[str, Any] | None, then: Mapping[str, Any] | None
+) -> ProjectLine:
+    if not now or not then:
+        one = now or then or {"jobs": 0}
+        where = "as it is" if now else "with the change"
+        return ProjectLine(name, f"{count(one['jobs'], 'job')}, only {where}", None, None, None)
+    same = now["jobs"] == then["jobs"]
+    jobs = f"{now['jobs']:,}" if same else f"{now['jobs']:,} → {then['jobs']:,}"
+    return ProjectLine(
+        name,
+        jobs,
+        _line("mean wait", "duration", now["mean_wait_s"], then["mean_wait_s"], -1),
+        _line("99th percentile", "duration", now["p99_wait_s"], then["p99_wait_s"], -1),
+        _line("speed", "index", 1 / now["slowdown"], 1 / then["slowdown"], 1),
+    )
+
+
+def unfinished(since: datetime) -> bool:
+    """Whether one waits, or has run without a sign since then."""
+    waiting, running = WhatIf.State.WAITING, WhatIf.State.RUNNING
+    states = dict(
+        WhatIf.objects.filter(state__in=WhatIf.UNFINISHED).values_list("state", "seen_at")
+    )
+    seen = states.get(running)
+    lost = seen is not None and seen < since
+    return lost or (waiting in states and running not in states)
