@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 
 from jobs.scheduler.decide import Decided, Pass
-from jobs.scheduler.fairshare import Member
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
