@@ -8,6 +8,7 @@ lie (`CARREL_TRACES`, or ../shared/traces beside the checkout), under the names 
 
 For each policy a line; where others published a mean waiting time for the same policy on the same
 files, it is beside ours, with how far the two are apart. `docs/simulate.md` explains the figures.
+What is tried is in `bench/trials.py`.
 """
 
 from __future__ import annotations
@@ -18,21 +19,16 @@ import os
 import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.trials import WORKLOADS, Source, Trial, usual_trials
 from jobs.scheduler.simulate.measure import Figures, figures
-from jobs.scheduler.simulate.policies import (
-    NAMED,
-    Known,
-    PolicyError,
-    SimPolicy,
-    Walls,
-    find_policy,
-)
+from jobs.scheduler.simulate.policies import Known, PolicyError, Walls, find_policy
 from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.scenario import workload
 from jobs.scheduler.simulate.tables import TableError
@@ -51,83 +47,7 @@ from jobs.scheduler.simulate.traces import (
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
 ROOT = Path(__file__).resolve().parent.parent
-DAY_S = 86_400
 PROCESSES = 2
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One line of the report."""
-
-    policy: SimPolicy
-    published_s: float | None = None
-    """The mean waiting time that others measured."""
-
-    @property
-    def label(self) -> str:
-        told = "" if self.policy.lengths is Known.TRUE else f", {self.policy.lengths}"
-        return f"{self.policy.name}, {self.policy.walls}{told}"
-
-
-def _trial(
-    name: str, published_s: float | None = None, walls: Walls = Walls.HARD,
-    lengths: Known | None = None,
-) -> Trial:  # fmt: skip
-    policy = NAMED[name]
-    return Trial(replace(policy, walls=walls, lengths=lengths or policy.lengths), published_s)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A workload, and what is to be tried with it."""
-
-    name: str
-    jobs: str
-    nodes: str
-    """A file, or how many there are."""
-    trials: tuple[Trial, ...]
-    window: Window | None = None
-    form: Format | None = None
-
-
-WORKLOADS = (
-    Source(
-        "venus-september", "venus_sept_public_8vc.csv.gz", "venus_sept_public_8vc_nodes.csv",
-        (
-            _trial("fifo", 65_474.7), _trial("sjf", 10_856.4), _trial("qssf", 4_002.2),
-            _trial("skip", 3_699.7), _trial("easy", 2_089.5),
-            _trial("fifo", 3_339.2, Walls.POOL), _trial("easy", 248.8, Walls.POOL),
-            _trial("carrel"), _trial("carrel", walls=Walls.LENT),
-        ),
-    ),
-    Source(
-        "venus-july", "venus_2020-04_to_07.csv.gz", "88",
-        (
-            _trial("fifo", 6_361.4), _trial("sjf", 877.7), _trial("easy", 985.6),
-            _trial("carrel"),
-        ),
-        Window(91 * DAY_S, 122 * DAY_S),
-    ),
-    Source(
-        "philly-october", "philly_2017-09_to_10.csv.gz", "philly_oct_tight_vc_nodes.csv",
-        (
-            _trial("fifo", 66_513.9), _trial("sjf", 16_297.2), _trial("easy", 32_726.0),
-            _trial("fifo", 463.0, Walls.POOL), _trial("easy", 255.1, Walls.POOL),
-            _trial("carrel"), _trial("carrel", walls=Walls.LENT),
-        ),
-        Window(moment("2017-10-01", Format.PHILLY), moment("2017-11-01", Format.PHILLY)),
-    ),
-    Source(
-        # Local months: its clock begins 295 s after midnight.
-        "ricc-june", "ricc_2010-05_to_07.csv.gz", "1024",
-        (
-            _trial("fifo", 112_739.0),
-            _trial("easy", 32_382.0, lengths=Known.GRANTED),
-            _trial("carrel", lengths=Known.WITHIN),
-        ),
-        Window(31 * DAY_S - 295, 61 * DAY_S - 295),
-    ),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,19 +94,23 @@ def play(loaded: Loaded, trial: Trial) -> Played:
     return Played(trial, figures(simulation), time.process_time() - began)
 
 
-def usual_trials(form: Format, cluster: Cluster) -> tuple[Trial, ...]:
-    """Those for files that are not known here."""
-    if form is Format.RICC:
-        return (
-            _trial("fifo"),
-            _trial("easy", lengths=Known.GRANTED),
-            _trial("carrel", lengths=Known.WITHIN),
-        )
-    hard = tuple(map(_trial, ("fifo", "sjf", "easy", "carrel")))
-    if len(cluster.nodes) == 1:
-        return hard
-    pool = (_trial("fifo", walls=Walls.POOL), _trial("easy", walls=Walls.POOL))
-    return (*hard, *pool, _trial("carrel", walls=Walls.LENT))
+def play_all(read: list[Loaded], processes: int) -> Iterator[tuple[Loaded, list[Played]]]:
+    """Each workload once all of its trials have been played; each trial is told on the way."""
+    with ProcessPoolExecutor(processes) as workers:
+        under_way = [
+            (loaded, [workers.submit(play, loaded, trial) for trial in loaded.trials])
+            for loaded in read
+        ]
+        for loaded, trials in under_way:
+            for done in as_completed(trials):
+                one = done.result()
+                print(
+                    f"{loaded.name}: {one.trial.label}: mean wait "
+                    f"{one.figures.mean_wait_s:,.1f} s, simulated in {one.took_s:,.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            yield loaded, [trial.result() for trial in trials]
 
 
 def say(loaded: Loaded, played: list[Played]) -> None:
@@ -202,8 +126,43 @@ def say(loaded: Loaded, played: list[Played]) -> None:
                 f"  {one.trial.label}: mean wait {ours:,.1f} s, published {theirs:,.1f} s "
                 f"({ours / theirs - 1:+.1%})"
             )
-    took = ", ".join(f"{one.trial.label} {one.took_s:,.0f} s" for one in played)
-    print(f"  simulated in: {took}", flush=True)
+    for one in played:
+        if len(one.figures.bands) > 1:
+            print(f"  {one.trial.label}: {_of_bands(one.figures)}")
+        longer = longer_than_behind_walls(one, played)
+        if longer is not None:
+            told = ", ".join(f"{name} {a:,.0f} s, {b:,.0f} s" for name, (a, b) in longer.items())
+            print(f"  {one.trial.label}: projects that wait longer than walled: {told or 'none'}")
+    sys.stdout.flush()
+
+
+def _of_bands(found: Figures) -> str:
+    waits = ", ".join(
+        f"{band} {one.mean_wait_s:,.1f} s (p99 {one.p99_wait_s:,.0f} s, {one.jobs:,} jobs)"
+        for band, one in found.bands.items()
+    )
+    return f"mean wait of {waits}"
+
+
+def longer_than_behind_walls(
+    lent: Played, played: list[Played]
+) -> dict[str, tuple[float, float]] | None:
+    """Projects whose mean wait is longer than with the same policy behind walls, and both.
+
+    None where that was not tried, or nothing is lent.
+    """
+    if lent.trial.policy.walls is not Walls.LENT:
+        return None
+    walled = replace(lent.trial.policy, walls=Walls.HARD)
+    for one in played:
+        if one.trial.policy == walled:
+            own = one.figures.projects
+            return {
+                name: (part.mean_wait_s, own[name].mean_wait_s)
+                for name, part in lent.figures.projects.items()
+                if part.mean_wait_s > own[name].mean_wait_s
+            }
+    return None
 
 
 def _json(played: list[Played]) -> dict[str, object]:
@@ -213,6 +172,9 @@ def _json(played: list[Played]) -> dict[str, object]:
             "published_mean_wait_s": one.trial.published_s,
             "walls": one.trial.policy.walls,
             "lengths": one.trial.policy.lengths,
+            "best_effort": one.trial.policy.best_effort,
+            "checkpoints": one.trial.policy.checkpoints,
+            "longer_than_behind_walls": longer_than_behind_walls(one, played),
             "simulated_in_s": one.took_s,
         }
         for one in played
@@ -282,15 +244,9 @@ def main() -> int:
     found: dict[str, object] = {}
     try:
         read = [_chosen(asked, load(source, asked.traces), source) for source in _sources(asked)]
-        with ProcessPoolExecutor(asked.processes) as workers:
-            under_way = [
-                (loaded, [workers.submit(play, loaded, trial) for trial in loaded.trials])
-                for loaded in read
-            ]
-            for loaded, trials in under_way:
-                played = [trial.result() for trial in trials]
-                say(loaded, played)
-                found[loaded.name] = _json(played)
+        for loaded, played in play_all(read, asked.processes):
+            say(loaded, played)
+            found[loaded.name] = _json(played)
     except (TableError, PolicyError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

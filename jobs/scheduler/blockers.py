@@ -12,7 +12,8 @@ from jobs.lifecycle import Reason
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
-from jobs.scheduler.pool import Closure, Pool, Promise, Shape
+from jobs.scheduler.pool import Closure, Pool
+from jobs.scheduler.shape import Promise, Shape
 from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.site import choose
 from jobs.scheduler.snapshot import Explanation, Pending, Preempted, Running
@@ -161,7 +162,8 @@ class Blockers:
         if not any(held.end == math.inf for r in shape.ready for held in r.holds.values()):
             return False
         now = self._now.timestamp()
-        known = [room for room in shape.ready if shape.earliest(room, 1.0, now) < math.inf]
+        first = shape.earliest(1.0, now)
+        known = [room for room, at in zip(shape.ready, first, strict=True) if at < math.inf]
         return choose(shape.asked, known) is None
 
     def _outlook(

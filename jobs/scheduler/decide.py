@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jobs.scheduler.policy import Backfill, Policy
-from jobs.scheduler.pool import Pool, Shape
+from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
+from jobs.scheduler.shape import Shape
 from jobs.scheduler.snapshot import Pending, Preempted, Start
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 

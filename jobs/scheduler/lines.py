@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobs.scheduler.holds import is_open
 from jobs.scheduler.place import Place
-from jobs.scheduler.pool import Shape
+from jobs.scheduler.shape import Shape
 
 
 class Counted(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from bisect import insort
 
-from jobs.scheduler.pool import Shape
 from jobs.scheduler.room import Room
+from jobs.scheduler.shape import Shape
 
 
 class Place:

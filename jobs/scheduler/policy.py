@@ -22,7 +22,9 @@ class Order(StrEnum):
     LEAST_SERVICE = "least-service"
     """The least expected service first: GPUs x expected seconds."""
     RESPONSE_RATIO = "response-ratio"
-    """The longest wait for the shortest expected run first: nobody waits for ever."""
+    """The longest wait for the shortest expected run first, and who waited too long before all."""
+    FAIR_RATIO = "fair-ratio"
+    """The same, sooner for those who have had less than their share."""
 
 
 class Backfill(StrEnum):

@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from jobs.scheduler.fit import could_hold
-from jobs.scheduler.holds import NOW, Hold, Span, is_open
+from jobs.scheduler.holds import NOW, Hold, Span
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.mix import Mix, on_each_node
+from jobs.scheduler.openings import Moments
 from jobs.scheduler.packing import Bools, Packing
 from jobs.scheduler.room import Room
+from jobs.scheduler.shape import Promise, Shape
 from jobs.scheduler.site import Choice, Rooms, Site, by_name, choose, placement
 from jobs.scheduler.snapshot import Node, Pending, Placement
 from jobs.scheduler.typical import Request
@@ -19,79 +23,6 @@ from jobs.spec import Resources
 
 _SOMEBODY = -1
 """Holds a place while it is tried out."""
-
-
-@dataclass(slots=True)
-class Shape:
-    """Equal requests are one class: what is found out about one holds for all."""
-
-    asked: Resources
-    able: Rooms
-    """Nodes that could hold a part of it, by name, whether or not they take jobs now."""
-    ready: Rooms
-    """Those that take jobs."""
-    masks: dict[int, int]
-    """By node id: the GPUs there that may serve it."""
-    levels: Levels[Room]
-    closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
-    """By node id: when it is kept for others, or for nobody."""
-    fails_from: float = math.inf
-    """The shortest time for which it is known not to fit now. A pass only takes things away, and
-    what does not fit for an hour does not fit for longer."""
-
-    packed: tuple[Request | None, Bools | None] | None = None
-    """As `packing` knows it, and on which nodes at all."""
-
-    _takers: frozenset[int] = field(init=False)
-    _opens: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By node id: when it opens, and since which change of the node that is so."""
-
-    def __post_init__(self) -> None:
-        self._takers = frozenset(room.node.id for room in self.ready)
-
-    def fitting(self, until: float, tightest: bool = False) -> Rooms:
-        """The nodes that can take its part now and keep it so long, whatever is promised.
-
-        `tightest`: only those with the fewest free GPUs.
-        """
-        found: Rooms = []
-        for level in self.levels.upwards(self.asked.gpus_per_node):
-            found += [room for room in level if self._takes(room, until)]
-            if found and tightest:
-                break
-        return found
-
-    def _takes(self, room: Room, until: float) -> bool:
-        node_id = room.node.id
-        if node_id not in self._takers or not room.fits(self.asked, self.masks[node_id]):
-            return False
-        return not self.closed or is_open(self.closed.get(node_id, ()), -math.inf, until)
-
-    def fits(self, room: Room, start: float, until: float) -> bool:
-        """Whether the node can take its part then, beside what is promised."""
-        node_id = room.node.id
-        if not room.booked and node_id not in self.closed:
-            return self._opening(room) <= start
-        return room.fits_at(self.asked, self.masks[node_id], start, until) and (
-            node_id not in self.closed or is_open(self.closed[node_id], start, until)
-        )
-
-    def earliest(self, room: Room, length: float, now: float) -> float:
-        """When the node fits at the latest; infinity when that is not known."""
-        node_id = room.node.id
-        if not room.booked and node_id not in self.closed:
-            at = self._opening(room)
-            return now if at == NOW else max(at, now + 1)
-        closed = self.closed.get(node_id, ())
-        return room.earliest(self.asked, self.masks[node_id], length, now, closed)
-
-    def _opening(self, room: Room) -> float:
-        node_id = room.node.id
-        known = self._opens.get(node_id)
-        if known is None or known[0] != room.changes:
-            known = room.changes, room.opens(self.asked, self.masks[node_id])
-            self._opens[node_id] = known
-        return known[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +34,6 @@ class Closure:
     start: float
     end: float
     node_ids: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """From `at` on there is room for the job, if everybody keeps to the time limits."""
-
-    job_id: int
-    shape: Shape
-    at: float
-    length: float
-    site: Site
-
-    @property
-    def until(self) -> float:
-        return self.at + self.length
 
 
 @dataclass(slots=True)
@@ -134,6 +50,8 @@ class Pool:
     where it leaves the most to those like them. Without, it goes where the fewest GPUs are free."""
     levels: Levels[Room] = field(init=False)
     _packing: Packing | None = field(init=False, default=None)
+    _followed: int = field(init=False, default=0)
+    """Which change of the nodes the packing was told of last."""
     _begun: bool = field(init=False, default=False)
     """The packing knows what is asked for in this pass."""
 
@@ -168,6 +86,7 @@ class Pool:
                 ready=[room for room in able if not room.node.unavailable],
                 masks={room.node.id: room.mask(asked) for room in able},
                 levels=self.levels,
+                promises=self.promises,
                 closed=self._closed(allowed),
             )
         return found
@@ -201,14 +120,14 @@ class Pool:
         if best is None:
             shape.fails_from = length if shape.closed else 0
             return None
-        if all(shape.fits(room, NOW, until) for room in best.rooms):
+        if all(shape.keeps(room, until) for room in best.rooms):
             return best.site(NOW, until)
         site = best.site(NOW, NOW)
         if self._make_way(site, until):
             return site
         clear = None
         if elsewhere:
-            beside = [room for room in shape.fitting(until) if shape.fits(room, NOW, until)]
+            beside = [room for room in shape.fitting(until) if shape.keeps(room, until)]
             clear = self._choose(shape, beside)
         if clear is None:
             shape.fails_from = length
@@ -247,7 +166,8 @@ class Pool:
         if self._packing is None:
             self._packing = Packing(self.rooms)
         packing = self._packing
-        packing.follow(self.levels.changed())
+        packing.follow(self.levels.changed_since(self._followed))
+        self._followed = self.levels.changes
         if not self._begun and self.mix is not None:
             asked = on_each_node(self.mix(), max(len(room.gpus) for room in self.rooms))
             packing.expect(
@@ -270,9 +190,9 @@ class Pool:
 
     def promise(self, job_id: int, shape: Shape, length: float, now: float) -> Promise | None:
         """Keep the first site free at which it surely fits; None if that cannot be known."""
-        first = {room.node.id: shape.earliest(room, length, now) for room in shape.ready}
-        moments = sorted(at for at in first.values() if at < math.inf)
-        for at in dict.fromkeys(moments[shape.asked.nodes - 1 :]):
+        first = shape.earliest(length, now)
+        moments = np.sort(first[first < math.inf])[shape.asked.nodes - 1 :]
+        for at in map(float, np.unique(moments)):
             site = self._site_at(shape, at, length, first)
             if site is not None:
                 found = Promise(job_id, shape, at, length, site)
@@ -281,14 +201,10 @@ class Pool:
         return None
 
     def _site_at(
-        self, shape: Shape, at: float, length: float, first: dict[int, float] | None = None
+        self, shape: Shape, at: float, length: float, first: Moments | None = None
     ) -> Site | None:
         """Where it fits then. What is free long before is left to those who can use it."""
-        fitting = [
-            room
-            for room in shape.ready
-            if (first is None or first[room.node.id] <= at) and shape.fits(room, at, at + length)
-        ]
+        fitting = shape.fitting_at(at, at + length, first)
         freed = {room.node.id: -room.freed_at(at) for room in fitting}
         chosen = choose(shape.asked, fitting, lambda room: (freed[room.node.id], *room.snugness()))
         if chosen is None:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from jobs.bands import Band
 from jobs.scheduler.holds import Hold
 from jobs.scheduler.policy import Policy
-from jobs.scheduler.pool import Pool, Shape
+from jobs.scheduler.pool import Pool
 from jobs.scheduler.room import Room
+from jobs.scheduler.shape import Shape
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 

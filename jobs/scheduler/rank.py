@@ -2,87 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable
 from datetime import datetime
 
 from jobs.scheduler.fairshare import Association, standings
-from jobs.scheduler.policy import Order, Policy
+from jobs.scheduler.policy import Order
+from jobs.scheduler.predict import response_ratio
 from jobs.scheduler.priority import points
 from jobs.scheduler.snapshot import Pending, Snapshot
 
-RESPONSE_S = 60.0
-"""Added to waiting and to running, so that jobs of a few seconds do not always go first."""
+OVERDUE_S = 2 * 86_400.0
+OVERDUE_WALLTIMES = 2.0
+"""Who has waited for so long, and for so many of its own time limits, is not passed any more by
+who came later, in the orders that go by what is expected and how long somebody waited."""
 
 
 def ranked(snapshot: Snapshot, now: datetime) -> list[Pending]:
     """All pending jobs, the first to be taken in front. Equal ones go by submission."""
-    return in_order(snapshot.pending, snapshot.policy, priorities(snapshot, now), now.timestamp())
-
-
-def in_order(
-    jobs: Iterable[Pending], policy: Policy, priority: dict[int, float], now: float
-) -> list[Pending]:
-    """The same for some of them; `priority` in points, by job id."""
-    return sorted(jobs, key=place(policy, priority, now))
+    return sorted(snapshot.pending, key=place(snapshot, now))
 
 
 Place = tuple[bool, int, float, float, int]
+Score = Callable[[Pending], float]
 
 
-def place(policy: Policy, priority: dict[int, float], now: float) -> Callable[[Pending], Place]:
-    """What sorts the first to be taken in front."""
-    own = _keys(policy, priority, now)
+def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
+    """What sorts the first to be taken in front. Who waits beside a job does not matter to it."""
+    own = _score(snapshot, now)
     return lambda job: (
         job.claimed_at is None,
         -job.band.rank,
-        own(job),
+        -own(job),
         job.submitted_at.timestamp(),
         job.id,
     )
 
 
-def _keys(policy: Policy, priority: dict[int, float], now: float) -> Callable[[Pending], float]:
-    if policy.order is Order.SHORTEST:
-        return _expected
-    if policy.order is Order.LEAST_SERVICE:
-        return lambda job: _expected(job) * max(1, job.resources.gpus)
-    if policy.order is Order.RESPONSE_RATIO:
-        # Jensen's highest response ratio next: waiting lifts every job, the short ones sooner.
-        return lambda job: (
-            -(
-                (max(0.0, now - job.submitted_at.timestamp()) + RESPONSE_S)
-                / (_expected(job) + RESPONSE_S)
-            )
-        )
-    if policy.order is Order.SUBMISSION:
+def _score(snapshot: Snapshot, now: datetime) -> Score:
+    """The highest goes first."""
+    order, moment = snapshot.policy.order, now.timestamp()
+    if order is Order.SHORTEST:
+        return lambda job: -_expected(job)
+    if order is Order.LEAST_SERVICE:
+        return lambda job: -_expected(job) * max(1, job.resources.gpus)
+    if order is Order.RESPONSE_RATIO:
+        return lambda job: _ratio(job, moment)
+    if order is Order.FAIR_RATIO:
+        return _fair_ratio(fair_shares(snapshot), moment)
+    if order is Order.SUBMISSION:
         return lambda job: 0.0
-    return lambda job: -priority[job.id]
+    return points_of(snapshot, now)
 
 
 def _expected(job: Pending) -> float:
     return job.walltime_s if job.expected_s is None else job.expected_s
 
 
-def priorities(snapshot: Snapshot, now: datetime) -> dict[int, float]:
-    """Points by job id; empty where the order does not ask for them."""
-    if snapshot.policy.order is not Order.PRIORITY:
-        return {}
+def _ratio(job: Pending, now: float, fair_share: float = 1.0) -> float:
+    waited_s = _waited_s(job, now)
+    if waited_s > longest_wait_s(job.walltime_s):
+        return math.inf
+    return response_ratio(waited_s, _expected(job)) * fair_share
+
+
+def _fair_ratio(shares: dict[Association, float], now: float) -> Score:
+    last = min(shares.values(), default=1.0)
+    return lambda job: _ratio(job, now, shares.get(job.association, last))
+
+
+def longest_wait_s(walltime_s: float) -> float:
+    """Who has waited longer goes by submission, before all others of its band."""
+    return max(OVERDUE_S, OVERDUE_WALLTIMES * walltime_s)
+
+
+def points_of(snapshot: Snapshot, now: datetime) -> Score:
+    """How many points a job has by `priority.py`."""
     shares = fair_shares(snapshot)
     sizes: dict[str, int] = {}
     for node in snapshot.nodes:
         sizes[node.partition] = sizes.get(node.partition, 0) + len(node.gpus)
     own, usual, moment = dict(snapshot.weights), snapshot.policy.weights, now.timestamp()
-    return {
-        job.id: points(
-            own.get(job.partition, usual),
-            _waited_s(job, moment),
-            shares.get(job.association, 0.0),
-            job.gpus,
-            sizes.get(job.partition, 0),
-            job.nice,
-        )
-        for job in snapshot.pending
-    }
+    return lambda job: points(
+        own.get(job.partition, usual),
+        _waited_s(job, moment),
+        shares.get(job.association, 0.0),
+        job.gpus,
+        sizes.get(job.partition, 0),
+        job.nice,
+    )
 
 
 def _waited_s(job: Pending, now: float) -> float:
@@ -92,6 +100,6 @@ def _waited_s(job: Pending, now: float) -> float:
 
 
 def fair_shares(snapshot: Snapshot) -> dict[Association, float]:
-    """The factor of each association; who is in no project of the tree has none, and counts 0."""
+    """The factor of each association; who is in no project of the tree has none."""
     found = standings(snapshot.projects, snapshot.members, dict(snapshot.usage))
     return {association: standing.factor for association, standing in found.items()}

@@ -20,8 +20,8 @@ class Room:
     """One node: what it has left, who has the rest, and what is promised of it."""
 
     __slots__ = (
-        "alone", "booked", "changes", "cpus", "divided", "free", "gpus", "holds", "levels",
-        "memory_mib", "models", "node", "order", "shared",
+        "alone", "booked", "cpus", "divided", "free", "gpus", "holds", "levels", "memory_mib",
+        "models", "node", "order", "shared",
     )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
@@ -41,10 +41,8 @@ class Room:
         self.alone = node.exclusive
         self.holds: dict[int, Hold] = {}
         self.booked: list[Hold] = []
-        self.changes = 0
-        """Counts what has become of its holds: what was found out of them before holds no more."""
         self.levels: Levels[Room] | None = None
-        """Wants to know how many of its GPUs are free."""
+        """Wants to know how many of its GPUs are free, and when that or an end changes."""
         for position, gpu in enumerate(self.gpus):
             self.models[gpu.model] = self.models.get(gpu.model, 0) | 1 << position
             self.divided |= (gpu.shards > 0) << position
@@ -64,13 +62,13 @@ class Room:
             shards += [(position, part) for holder, part in gpu.sharers if holder == job_id]
         part = Part(gpus, tuple(shards), cpus, memory_mib, self.node.exclusive)
         self.holds[job_id] = Hold(job_id, end, part)
-        self.changes += 1
+        self._changed()
 
     def expect(self, job_id: int, end: float) -> None:
         """A job that is here ends at another time than was thought."""
         held = self.holds[job_id]
         self.holds[job_id] = Hold(job_id, end, held.part, held.start)
-        self.changes += 1
+        self._changed()
 
     def mask(self, asked: Resources) -> int:
         """The GPUs that may serve the request, free or not."""
@@ -151,10 +149,13 @@ class Room:
         return math.inf
 
     def opens(self, asked: Resources, mask: int) -> float:
-        """With whose end it fits, if nothing was promised: NOW if it does, infinity if unknown.
+        """With whose end it fits, if nothing was promised: NOW if it does, infinity if unknown."""
+        booked, self.booked = self.booked, []
+        found = self._opens(asked, mask)
+        self.booked = booked
+        return found
 
-        Only for a node of which nothing is promised.
-        """
+    def _opens(self, asked: Resources, mask: int) -> float:
         if self.fits_at(asked, mask, NOW, math.inf):
             return NOW
         gpus = self.free
@@ -230,7 +231,11 @@ class Room:
         if self.levels is not None:
             self.levels.move(self, self.free.bit_count(), free.bit_count())
         self.free = free
-        self.changes += 1
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.levels is not None:
+            self.levels.touch(self)
 
     def _rest_fits(self, asked: Resources, moment: float) -> bool:
         """CPUs and memory at a moment."""
@@ -271,6 +276,8 @@ class Room:
     def _pick(self, bits: int, number: int, start: float) -> int:
         """GPUs of one model if any has enough, the scarcest, without those that are divided for
         who wants a part; then of one NVLink domain."""
+        if bits.bit_count() == number:
+            return bits
         whole = [mask & bits & ~self.divided for mask in self.models.values()]
         piles = [mask & bits for mask in self.models.values()]
         pile = _tightest(whole, number) or _tightest(piles, number) or bits

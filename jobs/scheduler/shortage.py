@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.scheduler.fit import gpus, switches
-from jobs.scheduler.pool import Shape
 from jobs.scheduler.room import Room
+from jobs.scheduler.shape import Shape
 from jobs.scheduler.words import count, listed, memory
 from jobs.spec import Resources
 

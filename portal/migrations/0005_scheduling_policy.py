@@ -70,6 +70,10 @@ class Migration(migrations.Migration):
                                 jobs.scheduler.policy.Order["RESPONSE_RATIO"],
                                 jobs.scheduler.policy.Order["RESPONSE_RATIO"],
                             ),
+                            (
+                                jobs.scheduler.policy.Order["FAIR_RATIO"],
+                                jobs.scheduler.policy.Order["FAIR_RATIO"],
+                            ),
                         ],
                         default=jobs.scheduler.policy.Order["PRIORITY"],
                         max_length=16,

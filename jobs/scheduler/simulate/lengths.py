@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -21,6 +22,9 @@ class Lengths(Protocol):
     def expected(self, trial: Trial) -> float:
         """What it is expected to need: for the order."""
 
+    def alike(self, trial: Trial) -> Hashable:
+        """Of jobs of which this is equal the same is known, now and later."""
+
     def kin(self, trial: Trial) -> Kin | None:
         """None: nothing is learnt from others."""
 
@@ -36,6 +40,9 @@ class TrueLengths:
 
     def expected(self, trial: Trial) -> float:
         return max(1, trial.run_s)
+
+    def alike(self, trial: Trial) -> Hashable:
+        return self.limit(trial)
 
     def kin(self, trial: Trial) -> Kin | None:
         return None
@@ -73,6 +80,9 @@ class Predicted:
     def expected(self, trial: Trial) -> float:
         return max(1.0, self._prediction(trial).typical_s)
 
+    def alike(self, trial: Trial) -> Hashable:
+        return _work(trial)
+
     def kin(self, trial: Trial) -> Kin | None:
         # The history of its user, and where there are no users that of its project, says most.
         return trial.user_id or f"project {trial.project_id}"
@@ -99,3 +109,8 @@ def _work(trial: Trial) -> Work:
         gpus=round(trial.gpus),
         walltime_s=trial.request_s,
     )
+
+
+def times(trial: Trial, lengths: Lengths) -> tuple[int, float]:
+    """Its limit and what is expected of it, as the scheduler is told: limits are whole seconds."""
+    return max(1, round(lengths.limit(trial))), lengths.expected(trial)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum
 
+from jobs.bands import Band
 from jobs.scheduler.simulate.run import Run, Simulation
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
@@ -15,8 +16,8 @@ SHORT_S = 10.0
 
 
 @dataclass(frozen=True)
-class ProjectFigures:
-    """How one project fared."""
+class PartFigures:
+    """How one project fared, or one band."""
 
     jobs: int
     mean_wait_s: float
@@ -57,7 +58,8 @@ class Figures:
     passes: int
     mean_pass_s: float
     max_pass_s: float
-    projects: dict[str, ProjectFigures]
+    projects: dict[str, PartFigures]
+    bands: dict[str, PartFigures]
 
 
 def figures(simulation: Simulation) -> Figures:
@@ -90,20 +92,28 @@ def figures(simulation: Simulation) -> Figures:
         mean_pass_s=mean(simulation.pass_s),
         max_pass_s=max(simulation.pass_s, default=0.0),
         projects=projects,
+        bands=_bands(runs),
     )
 
 
-def _projects(simulation: Simulation, runs: Iterable[Run]) -> dict[str, ProjectFigures]:
+def _projects(simulation: Simulation, runs: Iterable[Run]) -> dict[str, PartFigures]:
     names = {project.id: project.name for project in simulation.workload.projects}
     found: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         found[run.trial.project_id].append(run)
-    return {names.get(number, str(number)): _project(found[number]) for number in sorted(found)}
+    return {names.get(number, str(number)): _part(found[number]) for number in sorted(found)}
 
 
-def _project(runs: Sequence[Run]) -> ProjectFigures:
+def _bands(runs: Sequence[Run]) -> dict[str, PartFigures]:
+    """The highest first."""
+    of = {band: [run for run in runs if run.trial.band is band] for band in Band}
+    found = sorted((band for band in Band if of[band]), key=lambda band: -band.rank)
+    return {str(band): _part(of[band]) for band in found}
+
+
+def _part(runs: Sequence[Run]) -> PartFigures:
     waits = [run.wait_s for run in runs]
-    return ProjectFigures(
+    return PartFigures(
         jobs=len(runs),
         mean_wait_s=mean(waits),
         p99_wait_s=quantile(waits, 0.99),

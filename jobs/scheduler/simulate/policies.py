@@ -46,6 +46,17 @@ class Walls(StrEnum):
     """One pool for all, without guarantees."""
 
 
+class BestEffort(StrEnum):
+    """Whose jobs are best-effort. No recorded workload tells; so chance does, by a hash."""
+
+    NONE = "none"
+    """Nobody's: all are of one band."""
+    JOBS = "half-of-jobs"
+    """Each job is with probability one half; the others are production."""
+    USERS = "half-of-users"
+    """All jobs of half of the users are; without users, those of half of the projects."""
+
+
 class PolicyError(ValueError):
     """A policy that is not known, or a file with something wrong in it."""
 
@@ -68,6 +79,9 @@ class SimPolicy:
     lengths: Known = Known.PREDICTED
     walls: Walls = Walls.HARD
     about: str = ""
+    best_effort: BestEffort = BestEffort.NONE
+    checkpoints: bool = True
+    """Who is preempted goes on where it was, after a restart; else it begins anew."""
 
     def start_lengths(self) -> Lengths:
         """Of a new simulation: nothing has been learnt yet."""
@@ -78,7 +92,10 @@ def _plain(order: Order, backfill: Backfill = Backfill.NONE) -> Policy:
     return Policy(order, backfill, Placing.BEST_FIT, reservations=1, grace_s=0.0, min_run_s=0.0)
 
 
-_CARREL = Policy(Order.RESPONSE_RATIO, grace_s=0.0)
+def _carrel(order: Order) -> Policy:
+    # What is promised by predictions is often wrong: to promise one job a time costs others least.
+    return Policy(order, Backfill.EASY, reservations=1, grace_s=0.0)
+
 
 NAMED: dict[str, SimPolicy] = {
     policy.name: policy
@@ -104,8 +121,17 @@ NAMED: dict[str, SimPolicy] = {
             about="first come, first served, and whatever fits passes",
         ),
         SimPolicy(
-            "carrel", _CARREL,
-            about="the longest wait for the shortest expected run first; several are promised",
+            "carrel", _carrel(Order.RESPONSE_RATIO),
+            about="the longest wait for the shortest expected run first, with EASY backfill",
+        ),
+        SimPolicy(
+            "carrel-fair", _carrel(Order.FAIR_RATIO),
+            about="the same, sooner for who has had less than their share",
+        ),
+        SimPolicy(
+            "carrel-yielding",
+            replace(_carrel(Order.RESPONSE_RATIO), min_run_s=0.0, max_preemptions=10**6),
+            about="the same as carrel; who may be preempted is, at any time and however often",
         ),
     )
 }  # fmt: skip
@@ -133,7 +159,7 @@ def read_policy(path: Path) -> SimPolicy:
 
 
 Choice = TypeVar("Choice", bound=StrEnum)
-_CHOICES = ("order", "backfill", "placing", "lengths", "walls")
+_CHOICES = ("order", "backfill", "placing", "lengths", "walls", "best_effort")
 _NUMBERS: dict[str, tuple[type, float]] = {
     "reservations": (int, 1),
     "grace_s": (float, 0),
@@ -149,7 +175,7 @@ class _Reader:
     said: dict[str, Any]
 
     def policy(self, name: str) -> SimPolicy:
-        known = ("base", "name", *_CHOICES, *_NUMBERS, "weights")
+        known = ("base", "name", *_CHOICES, *_NUMBERS, "checkpoints", "weights")
         self._check_keys(self.said, known, "")
         base = NAMED[self._choice("base", NAMED)] if "base" in self.said else NAMED["carrel"]
         own: dict[str, Any] = {key: self._number(key) for key in _NUMBERS if key in self.said}
@@ -168,6 +194,8 @@ class _Reader:
             self._chosen("lengths", Known, base.lengths),
             self._chosen("walls", Walls, base.walls),
             f"as in {self.file}",
+            self._chosen("best_effort", BestEffort, base.best_effort),
+            self._yes_or_no("checkpoints", base.checkpoints),
         )
 
     def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:
@@ -204,6 +232,12 @@ class _Reader:
             what = "whole number" if kind is int else "number"
             raise self._error(key, f"must be a {what} from {least:g}, not {value!r}")
         return kind(value)
+
+    def _yes_or_no(self, key: str, default: bool) -> bool:
+        value = self.said.get(key, default)
+        if not isinstance(value, bool):
+            raise self._error(key, f"must be true or false, not {value!r}")
+        return value
 
     def _text(self, key: str, default: str) -> str:
         value = self.said.get(key, default)

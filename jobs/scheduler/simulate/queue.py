@@ -1,120 +1,216 @@
-"""The jobs that wait in one partition, so kept that a pass looks only at those that matter."""
+"""The jobs that wait in one partition, so kept that a pass looks only at those that matter.
+
+Jobs of the same people, of which the same is asked and expected, are a line: in every order the
+one that came first is before the others. So only the first of each line has to be looked for.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from jobs.scheduler.policy import Backfill, Order, Policy
-from jobs.scheduler.pool import Pool, Shape
-from jobs.scheduler.rank import Place, in_order, place
-from jobs.scheduler.simulate.lengths import Kin
+from jobs.scheduler.pool import Pool
+from jobs.scheduler.rank import Place
+from jobs.scheduler.shape import Shape
+from jobs.scheduler.simulate.lengths import Kin, Lengths, times
+from jobs.scheduler.simulate.workload import Trial
 from jobs.scheduler.snapshot import Pending
 from jobs.spec import Resources
 
-_STEADY = frozenset({Order.SUBMISSION, Order.SHORTEST, Order.LEAST_SERVICE})
+STEADY = frozenset({Order.SUBMISSION, Order.SHORTEST, Order.LEAST_SERVICE})
 """Orders in which two jobs never change places while they wait."""
+Sorting = Callable[[Pending], Place]
+
+
+@dataclass(slots=True, eq=False)
+class Kind:
+    """Equal requests are one class."""
+
+    shape: Shape
+    waiting: int = 0
+    """How many jobs of it there are."""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Jobs of which the same is known; the first that came is in front."""
+
+    key: Hashable
+    kind: Kind
+    trial: Trial
+    """One of them, for all."""
+    walltime_s: int
+    expected_s: float
+    jobs: list[tuple[float, int, Pending]] = field(default_factory=list)
+    """With when it came, and its id."""
+    place: Place | None = None
+    """That of the first, in a steady order."""
+
+    def job(self, at: int) -> Pending:
+        """One of them, with what is known now."""
+        came, job_id, job = self.jobs[at]
+        if (job.walltime_s, job.expected_s) != (self.walltime_s, self.expected_s):
+            job = replace(job, walltime_s=self.walltime_s, expected_s=self.expected_s)
+            self.jobs[at] = came, job_id, job
+        return job
 
 
 class Queue:
-    """In a steady order the jobs are kept sorted; in the others they are sorted for each pass."""
+    """In a steady order the lines are kept sorted; in the others they are sorted for each pass."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.jobs: dict[int, Pending] = {}
+    def __init__(self, policy: Policy, pool: Pool, lengths: Lengths, place: Sorting) -> None:
         self._policy = policy
-        self._steady = policy.order in _STEADY
-        self._place: Callable[[Pending], Place] = place(policy, {}, 0.0)
-        self._line: list[tuple[Place, Pending]] = []
-        self._numbers: dict[Resources, int] = {}
-        """Equal requests are one class, and it has a number."""
-        self._class: dict[int, int] = {}
-        """By job id."""
-        self._waiting: Counter[int] = Counter()
-        """How many jobs of each class there are."""
-        self._kin: dict[Kin, set[int]] = defaultdict(set)
-        self._stirred: set[Kin] = set()
+        self._pool = pool
+        self._lengths = lengths
+        self._place = place if policy.order in STEADY else None
+        self._kinds: dict[Resources, Kind] = {}
+        self._lines: dict[Hashable, Line] = {}
+        self._places: dict[int, tuple[Line, float]] = {}
+        """By job id: its line, and when it came."""
+        self._kin: dict[Kin, dict[Line, None]] = defaultdict(dict)
+        self._heads: list[tuple[Place, Line]] = []
+        self._stirred: dict[Kin, None] = {}
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self._places)
 
-    def add(self, job: Pending, kin: Kin | None) -> None:
+    def jobs(self) -> Iterator[Pending]:
+        """All of them, line by line."""
+        for line in self._lines.values():
+            yield from map(line.job, range(len(line.jobs)))
+
+    def add(self, job: Pending, trial: Trial) -> None:
         """It waits from now on."""
-        self.jobs[job.id] = job
-        number = self._numbers.setdefault(job.resources, len(self._numbers))
-        self._class[job.id] = number
-        self._waiting[number] += 1
-        if kin is not None:
-            self._kin[kin].add(job.id)
-        if self._steady:
-            insort(self._line, (self._place(job), job))
+        key = (
+            self._lengths.alike(trial), job.resources, job.band, job.association, job.nice,
+            job.eligible_at, job.claimed_at,
+        )  # fmt: skip
+        line = self._lines.get(key) or self._new_line(key, job, trial)
+        came = job.submitted_at.timestamp()
+        insort(line.jobs, (came, job.id, job))
+        line.kind.waiting += 1
+        self._places[job.id] = line, came
+        self._settle(line)
 
-    def pop(self, job_id: int, kin: Kin | None) -> Pending:
-        """It waits no more."""
-        job = self.jobs.pop(job_id)
-        self._waiting[self._class.pop(job_id)] -= 1
+    def _new_line(self, key: Hashable, job: Pending, trial: Trial) -> Line:
+        kind = self._kinds.get(job.resources)
+        if kind is None:
+            kind = self._kinds[job.resources] = Kind(self._pool.shape_of(job))
+        line = self._lines[key] = Line(key, kind, trial, *times(trial, self._lengths))
+        kin = self._lengths.kin(trial)
         if kin is not None:
-            self._kin[kin].discard(job_id)
-        if self._steady:
-            self._drop(job)
+            self._kin[kin][line] = None
+        return line
+
+    def pop(self, job_id: int) -> Pending:
+        """It waits no more."""
+        line, came = self._places.pop(job_id)
+        at = bisect_left(line.jobs, (came, job_id))
+        job = line.job(at)
+        del line.jobs[at]
+        line.kind.waiting -= 1
+        self._settle(line)
+        if not line.jobs:
+            del self._lines[line.key]
+            kin = self._lengths.kin(line.trial)
+            if kin is not None:
+                del self._kin[kin][line]
         return job
 
-    def replace(self, job: Pending) -> None:
-        """The same job, of which something else is known now."""
-        if self._steady:
-            self._drop(self.jobs[job.id])
-            insort(self._line, (self._place(job), job))
-        self.jobs[job.id] = job
+    def claim(self, job_id: int) -> None:
+        """Others make room for it."""
+        trial = self._places[job_id][0].trial
+        job = self.pop(job_id)
+        self.add(replace(job, claimed_at=job.submitted_at), trial)
 
-    def _drop(self, job: Pending) -> None:
-        del self._line[bisect_left(self._line, (self._place(job),))]
+    def _settle(self, line: Line) -> None:
+        """In a steady order the line goes where its first job belongs."""
+        if self._place is None:
+            return
+        place = self._place(line.job(0)) if line.jobs else None
+        if place != line.place:
+            if line.place is not None:
+                del self._heads[bisect_left(self._heads, (line.place,))]
+            if place is not None:
+                insort(self._heads, (place, line))
+            line.place = place
 
     def stir(self, kin: Kin) -> None:
-        """From now on something else is expected of these."""
-        self._stirred.add(kin)
+        """Something else may be expected of these from now on."""
+        self._stirred[kin] = None
 
-    def stirred(self) -> list[int]:
-        """Those of whom that is so since this was last asked."""
-        found = sorted(chain.from_iterable(self._kin.get(kin, ()) for kin in self._stirred))
+    def learn(self) -> None:
+        """What is expected of those who wait may have changed since this was last asked."""
+        for kin in self._stirred:
+            for line in self._kin.get(kin, ()):
+                line.walltime_s, line.expected_s = times(line.trial, self._lengths)
+                self._settle(line)
         self._stirred.clear()
-        return found
 
-    def fitting(self, pool: Pool) -> dict[int, Shape]:
+    def fitting(self) -> set[Kind]:
         """The classes of which somebody waits and may start."""
-        return {
-            number: pool.shape(asked)
-            for asked, number in self._numbers.items()
-            if self._waiting[number] and pool.has_room(asked)
-        }
+        return {kind for kind in self._kinds.values() if kind.waiting and self.has_room(kind)}
 
-    def full(self, pool: Pool, fitting: dict[int, Shape]) -> list[int]:
-        """Those of the classes for which there is no room any more."""
-        return [number for number, shape in fitting.items() if not pool.has_room(shape.asked)]
+    def has_room(self, kind: Kind) -> bool:
+        """False: none of them can start now."""
+        return self._pool.has_room(kind.shape.asked)
 
-    def in_order(self, now: float, priority: dict[int, float]) -> Iterable[Pending]:
-        """All of them, the first to be taken in front."""
-        if self._steady:
-            return (job for _, job in self._line)
-        return in_order(self.jobs.values(), self._policy, priority, now)
-
-    def deciding(
-        self, now: float, priority: dict[int, float], fitting: dict[int, Shape]
-    ) -> Iterator[Pending]:
+    def deciding(self, place: Sorting, fitting: set[Kind]) -> Iterator[Pending]:
         """Those of them without whom a pass would decide otherwise, as nobody can be preempted.
 
-        Nobody starts whose class does not fit, or for so long; of those only the first matter,
-        for what they are promised, or, where nothing may pass them, the very first, as the end of
-        the walk. Classes that do not fit any more may be taken out of `fitting` on the way.
+        In their order; `place` tells it where it is not steady. Nobody starts whose class does not
+        fit, or for so long; of those only the first matter, for what they are promised, or, where
+        nothing may pass them, the very first, as the end of the walk. Classes that do not fit any
+        more may be taken out of `fitting` on the way.
         """
         backfill = self._policy.backfill
         promises = 0 if backfill is Backfill.GREEDY else self._policy.reservations
-        for job in self.in_order(now, priority):
-            shape = fitting.get(self._class[job.id])
-            if shape is not None and job.walltime_s < shape.fails_from:
-                yield job
+        walk = _Walk(self._sorted_heads(place), place)
+        for line, at in walk:
+            if line.kind in fitting and line.walltime_s < line.kind.shape.fails_from:
+                yield line.job(at)
             elif backfill is Backfill.NONE or not fitting:
                 return
             elif promises:
                 promises -= 1
-                yield job
+                yield line.job(at)
+            else:
+                continue  # Nor does anybody else of this line start.
+            walk.go_on(line, at + 1)
+
+    def _sorted_heads(self, place: Sorting) -> list[tuple[Place, Line]]:
+        if self._place is not None:
+            return self._heads
+        heads = [(place(line.job(0)), line) for line in self._lines.values()]
+        heads.sort()
+        return heads
+
+
+class _Walk:
+    """From job to job in their order: the first of each line, and the next of those asked for."""
+
+    def __init__(self, heads: Sequence[tuple[Place, Line]], place: Sorting) -> None:
+        self._heads = heads
+        self._place = place
+        self._next = 0
+        self._behind: list[tuple[Place, int, Line]] = []
+
+    def __iter__(self) -> Iterator[tuple[Line, int]]:
+        while self._next < len(self._heads) or self._behind:
+            if self._next == len(self._heads) or (
+                self._behind and self._behind[0][0] < self._heads[self._next][0]
+            ):
+                _, at, line = heappop(self._behind)
+                yield line, at
+            else:
+                self._next += 1
+                yield self._heads[self._next - 1][1], 0
+
+    def go_on(self, line: Line, at: int) -> None:
+        """Look at this one of the line, too, when its turn comes."""
+        if at < len(line.jobs):
+            heappush(self._behind, (self._place(line.job(at)), at, line))

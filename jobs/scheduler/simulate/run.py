@@ -14,11 +14,11 @@ from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption, Victim
-from jobs.scheduler.rank import priorities
+from jobs.scheduler.rank import place
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.gates import Gates
-from jobs.scheduler.simulate.lengths import Lengths
-from jobs.scheduler.simulate.queue import Queue
+from jobs.scheduler.simulate.lengths import Lengths, times
+from jobs.scheduler.simulate.queue import Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial, Workload
 from jobs.scheduler.snapshot import Node, Pending, Snapshot
@@ -86,7 +86,6 @@ class Simulation:
         for node in workload.nodes:
             nodes[node.partition].append(node)
         self.pools: dict[str, Pool] = {name: Pool.of(found) for name, found in nodes.items()}
-        self.queues: dict[str, Queue] = {name: Queue(policy) for name in nodes}
         self.runs: dict[int, Run] = {}
         self.tally = workload.tally()
         self.shares = Shares(workload.decay)
@@ -109,7 +108,11 @@ class Simulation:
         self._gates = Gates(workload.jobs)
         bands = {trial.band for trial in workload.jobs}
         self._may_preempt = bool(workload.quotas) or len(bands) > 1
-        self._members = workload.everybody()
+        self._facts = _facts(workload, policy)
+        self.queues: dict[str, Queue] = {
+            name: Queue(policy, pool, lengths, self._sorting(0.0))
+            for name, pool in self.pools.items()
+        }
 
     def play(self) -> dict[int, Run]:
         """Until every job has ended; by the jobs' ids.
@@ -124,7 +127,7 @@ class Simulation:
 
     def stuck(self) -> list[Trial]:
         """Once all is over: those that could not start on a whole empty cluster."""
-        return [self.runs[job_id].trial for queue in self.queues.values() for job_id in queue.jobs]
+        return [self.runs[job.id].trial for queue in self.queues.values() for job in queue.jobs()]
 
     def steps(self) -> Iterator[float]:
         """The same, moment by moment."""
@@ -146,34 +149,40 @@ class Simulation:
     def decide(self, name: str, now: float) -> bool:
         """A pass over one partition; whether another is due, as somebody has made room."""
         queue, pool = self.queues[name], self.pools[name]
-        fitting = queue.fitting(pool)
+        fitting = queue.fitting()
         if not queue or not (fitting or self._may_preempt):
             return False
         began = self._clock()
-        self._learn(queue)
+        queue.learn()
         pool.begin()
-        preemption = None
+        walk = Pass({name: pool}, self.tally, self.policy, now, self._preemption(name, now))
+        by = self._sorting(now)
         if self._may_preempt:
-            victims = [self.victim(self.runs[job_id]) for job_id in self._running[name]]
-            preemption = Preemption(victims, self.tally, self.policy, now)
-        walk = Pass({name: pool}, self.tally, self.policy, now, preemption)
-        priority = self._priorities(name, now)
-        if self._may_preempt:
-            for job in list(queue.in_order(now, priority)):
+            for job in sorted(queue.jobs(), key=by):
                 walk.consider(job)
         else:
-            for job in queue.deciding(now, priority, fitting):
+            for job in queue.deciding(by, fitting):
                 if walk.consider(job):
-                    for number in queue.full(pool, fitting):
-                        del fitting[number]
+                    fitting -= {kind for kind in fitting if not queue.has_room(kind)}
         decided = walk.finish()
         self.pass_s.append(self._clock() - began)
         self._start(name, decided, now)
         for one in decided.preempted:
             self._preempt(self.runs[one.job_id], now)
-            job = queue.jobs[one.for_id]
-            queue.replace(replace(job, claimed_at=job.submitted_at))
+            queue.claim(one.for_id)
         return bool(decided.preempted)
+
+    def _preemption(self, name: str, now: float) -> Preemption | None:
+        if not self._may_preempt:
+            return None
+        victims = [self.victim(self.runs[job_id]) for job_id in self._running[name]]
+        return Preemption(victims, self.tally, self.policy, now)
+
+    def _sorting(self, now: float) -> Sorting:
+        facts = self._facts
+        if self.policy.order in (Order.PRIORITY, Order.FAIR_RATIO):
+            facts = replace(facts, usage=self.shares.usage(now))
+        return place(facts, datetime.fromtimestamp(now, UTC))
 
     def victim(self, run: Run) -> Victim:
         """A running job as one that may have to make room. A restart goes on where it was."""
@@ -212,31 +221,9 @@ class Simulation:
         if ready > trial.submit_s:
             job = replace(job, eligible_at=datetime.fromtimestamp(ready, UTC))
         self.runs[trial.id] = Run(trial, job, max(1.0, trial.run_s), ready)
-        self.queues[trial.partition].add(job, self.lengths.kin(trial))
+        self.queues[trial.partition].add(job, trial)
         self._asked[trial.partition][job.resources] += 1
         return trial.partition
-
-    def _learn(self, queue: Queue) -> None:
-        """What is expected of those who wait may have changed since the last pass."""
-        for job_id in queue.stirred():
-            job, trial = queue.jobs[job_id], self.runs[job_id].trial
-            limit, expected = _times(trial, self.lengths)
-            if (limit, expected) != (job.walltime_s, job.expected_s):
-                queue.replace(replace(job, walltime_s=limit, expected_s=expected))
-
-    def _priorities(self, name: str, now: float) -> dict[int, float]:
-        if self.policy.order is not Order.PRIORITY:
-            return {}
-        snapshot = Snapshot(
-            nodes=tuple(room.node for room in self.pools[name].rooms),
-            pending=tuple(self.queues[name].jobs.values()),
-            projects=self.workload.projects,
-            members=self._members,
-            usage=self.shares.usage(now),
-            policy=self.policy,
-            weights=self.workload.weights,
-        )
-        return priorities(snapshot, datetime.fromtimestamp(now, UTC))
 
     def _start(self, name: str, decided: Decided, now: float) -> None:
         for start in decided.starts:
@@ -245,7 +232,7 @@ class Simulation:
             run.tries += 1
             if run.first_start_s < 0:
                 run.first_start_s = now
-            job = run.pending = self.queues[name].pop(start.job_id, self.lengths.kin(run.trial))
+            job = run.pending = self.queues[name].pop(start.job_id)
             self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
             self.shares.hold(job.association, job.gpus, now)
             heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
@@ -270,15 +257,32 @@ class Simulation:
         run.timely_s += max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
 
     def _preempt(self, run: Run, now: float) -> None:
-        """It goes on later where it was, after a restart."""
+        """It goes on later where it was, after a restart; without checkpoints it begins anew."""
         self._leave(run, now)
-        cost = restart_s(run.trial)
-        run.left_s += cost - (now - run.start_s)
-        run.lost_s += cost
+        ran_s = now - run.start_s
+        if self.workload.checkpoints:
+            cost = restart_s(run.trial)
+            run.left_s += cost - ran_s
+            run.lost_s += cost
+        else:
+            run.left_s = max(1.0, run.trial.run_s)
+            run.lost_s += ran_s
         run.preemptions += 1
         run.tries += 1
         job = replace(run.pending, claimed_at=None)
-        self.queues[run.trial.partition].add(job, self.lengths.kin(run.trial))
+        self.queues[run.trial.partition].add(job, run.trial)
+
+
+def _facts(workload: Workload, policy: Policy) -> Snapshot:
+    """What an order may depend on, but for the usage."""
+    return Snapshot(
+        nodes=workload.nodes,
+        pending=(),
+        projects=workload.projects,
+        members=workload.everybody(),
+        policy=policy,
+        weights=workload.weights,
+    )
 
 
 def restart_s(trial: Trial) -> float:
@@ -288,7 +292,7 @@ def restart_s(trial: Trial) -> float:
 
 def pending(trial: Trial, lengths: Lengths) -> Pending:
     """The job as the scheduler sees it."""
-    limit, expected = _times(trial, lengths)
+    limit, expected = times(trial, lengths)
     return Pending(
         id=trial.id,
         submitted_at=datetime.fromtimestamp(trial.submit_s, UTC),
@@ -301,10 +305,6 @@ def pending(trial: Trial, lengths: Lengths) -> Pending:
         nice=trial.nice,
         expected_s=expected,
     )
-
-
-def _times(trial: Trial, lengths: Lengths) -> tuple[int, float]:
-    return max(1, round(lengths.limit(trial))), lengths.expected(trial)
 
 
 @lru_cache(maxsize=4096)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import sha256
 
+from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
-from jobs.scheduler.simulate.policies import Known, PolicyError, SimPolicy, Walls
+from jobs.scheduler.simulate.policies import BestEffort, Known, PolicyError, SimPolicy, Walls
 from jobs.scheduler.simulate.traces import Cluster, Recorded
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial, Workload
 from jobs.scheduler.snapshot import Gpu, Node
@@ -32,13 +35,17 @@ def workload(
     return Workload(
         name=name,
         jobs=tuple(
-            _trial(number, job, job.vc if walled else POOL, projects, users)
+            replace(
+                _trial(number, job, job.vc if walled else POOL, projects, users),
+                band=_band(policy.best_effort, number, job),
+            )
             for number, job in enumerate(jobs, 1)
         ),
         nodes=tuple(_nodes(cluster, walled)),
         projects=tuple(Project(number, vc or POOL, None) for vc, number in projects.items()),
         quotas=_guarantees(cluster, projects) if policy.walls is Walls.LENT else (),
         lends=frozenset({None}) if policy.walls is Walls.LENT else frozenset(),
+        checkpoints=policy.checkpoints,
     )
 
 
@@ -48,6 +55,14 @@ def _numbers(words: Iterable[str]) -> dict[str, int]:
     for word in words:
         found.setdefault(word, len(found))
     return found
+
+
+def _band(best_effort: BestEffort, number: int, job: Recorded) -> Band:
+    if best_effort is BestEffort.NONE:
+        return Band.BATCH
+    who = str(number) if best_effort is BestEffort.JOBS else job.user or job.project
+    chosen = sha256(who.encode()).digest()[0] & 1
+    return Band.BEST_EFFORT if chosen else Band.PRODUCTION
 
 
 def _trial(

@@ -61,6 +61,8 @@ class Workload:
     projects: tuple[Project, ...] = ()
     quotas: tuple[Quota, ...] = ()
     lends: frozenset[int | None] = field(default_factory=frozenset)
+    checkpoints: bool = True
+    """Who is preempted goes on where it was; else it begins anew."""
     members: tuple[Member, ...] = ()
     """Who has other than one share."""
     weights: tuple[tuple[str, PriorityWeights], ...] = ()

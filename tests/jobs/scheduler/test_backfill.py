@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jobs.bands import Band
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Backfill, Order, Policy
-from jobs.scheduler.rank import ranked
+from jobs.scheduler.rank import longest_wait_s, ranked
 from jobs.scheduler.room import Hold, Room
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
@@ -186,7 +186,30 @@ def _late(seed: int, turn: int) -> list[Pending]:
 def test_nobody_waits_longer_than_those_before_can_take(snapshot: Snapshot, seed: int) -> None:
     """The bound of `docs/scheduling.md`: who has k before it waits for k + 1 longest runs at most,
     however many come after it."""
-    play = Play(replace(snapshot, policy=IN_ORDER), _cut_short(seed))
+    _bounded(replace(snapshot, policy=IN_ORDER), seed)
+
+
+@given(
+    snapshots(most=5, plain=True), seeds,
+    st.sampled_from([Order.RESPONSE_RATIO, Order.FAIR_RATIO]),
+)  # fmt: skip
+def test_nor_does_who_waited_too_long_behind_shorter_ones(
+    snapshot: Snapshot, seed: int, order: Order
+) -> None:
+    """Those who come are of the same band, and all of them shorter or as long."""
+    overdue = tuple(
+        replace(
+            job,
+            band=Band.BEST_EFFORT,
+            submitted_at=job.submitted_at - timedelta(seconds=longest_wait_s(20_000) + 1),
+        )
+        for job in snapshot.pending
+    )
+    _bounded(replace(snapshot, pending=overdue, policy=replace(PLAIN, order=order)), seed)
+
+
+def _bounded(snapshot: Snapshot, seed: int) -> None:
+    play = Play(snapshot, _cut_short(seed))
     queue = [job for job in ranked(play.snapshot, NOW) if _ever(snapshot, job)]
     left = [(job.ends_by - NOW).total_seconds() for job in snapshot.running]
     longest = max([1.0, *left, *(job.walltime_s for job in queue), 20_000.0])

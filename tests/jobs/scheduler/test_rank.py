@@ -12,7 +12,7 @@ from jobs.bands import Band
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.priority import PriorityWeights
-from jobs.scheduler.rank import ranked
+from jobs.scheduler.rank import longest_wait_s, ranked
 from jobs.scheduler.snapshot import Pending, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending
 
@@ -72,6 +72,7 @@ def test_of_equal_points_by_submission() -> None:
         (Order.SHORTEST, [4, 2, 3, 1]),
         (Order.LEAST_SERVICE, [2, 4, 3, 1]),
         (Order.RESPONSE_RATIO, [3, 1, 2, 4]),
+        (Order.FAIR_RATIO, [3, 1, 2, 4]),
     ],
 )
 def test_the_other_orders(way: Order, expected: list[int]) -> None:
@@ -108,3 +109,51 @@ def test_of_one_user_who_came_much_later_does_not_pass(
     if passes and other_s < waited_s:
         late = waited_s - other_s <= AHEAD_S + 1
         assert late or other_s >= WEIGHTS.max_age_s - AHEAD_S - 1
+
+
+RATIOS = (Order.RESPONSE_RATIO, Order.FAIR_RATIO)
+
+
+def test_by_fair_ratio_who_used_less_goes_first_until_the_wait_outweighs_it() -> None:
+    # Of the two users the one of project 1 has used more: a factor of 1/2.
+    over = {"project_id": 1, "walltime_s": 3600}
+    under = job(2, project_id=2, walltime_s=3600, submitted_at=NOW - HOUR)
+    as_long = job(1, **over, submitted_at=NOW - HOUR)
+    twice = job(3, **over, submitted_at=NOW - timedelta(seconds=2 * 3660 - 60 + 1))
+    assert order(as_long, under, order=Order.RESPONSE_RATIO) == [1, 2]
+    assert order(as_long, under, order=Order.FAIR_RATIO) == [2, 1]
+    assert order(twice, under, order=Order.FAIR_RATIO) == [3, 2]
+
+
+@pytest.mark.parametrize("way", RATIOS)
+def test_who_is_in_no_project_of_the_tree_counts_like_the_last(way: Order) -> None:
+    alone = job(1, project_id=9, submitted_at=NOW - HOUR)
+    assert order(alone, job(2, submitted_at=NOW), order=way) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("walltime_s", "longest"), [(60, 2 * DAY), (86_400, 2 * DAY), (86_401, 2 * DAY + HOUR / 1800)]
+)
+def test_so_long_a_job_is_passed_at_most(walltime_s: int, longest: timedelta) -> None:
+    """The figures of `docs/scheduling.md`."""
+    assert timedelta(seconds=longest_wait_s(walltime_s)) == longest
+
+
+@given(hours, hours, st.integers(1, 7 * 24), st.integers(1, 9999), st.sampled_from(RATIOS))
+def test_who_waited_too_long_is_not_passed_by_who_came_later(
+    waited_s: float, later_s: float, walltime_h: int, expected_s: int, way: Order
+) -> None:
+    first = job(1, walltime_s=walltime_h * 3600, submitted_at=NOW - timedelta(seconds=waited_s))
+    other = job(
+        2, project_id=2, walltime_s=expected_s, expected_s=1.0,
+        submitted_at=NOW - timedelta(seconds=min(waited_s, later_s)),
+    )  # fmt: skip
+    if waited_s > longest_wait_s(first.walltime_s):
+        assert order(first, other, order=way) == [1, 2]
+
+
+@given(hours, st.sampled_from(RATIOS))
+def test_the_time_that_a_job_was_held_lifts_it_not(waited_s: float, way: Order) -> None:
+    held = job(1, submitted_at=NOW - 30 * DAY, eligible_at=NOW)
+    other = job(2, submitted_at=NOW - timedelta(seconds=waited_s + 1))
+    assert order(held, other, order=way) == [2, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,11 @@ import pytest
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Member, Project, Standing, standings
+from jobs.scheduler.policy import Order, Policy
+from jobs.scheduler.predict import response_ratio
 from jobs.scheduler.priority import Factors, PriorityWeights, priority
+from jobs.scheduler.rank import OVERDUE_S, OVERDUE_WALLTIMES, longest_wait_s, ranked
+from jobs.scheduler.snapshot import Pending, Snapshot
 from jobs.scheduler.usage import (
     Charge,
     Decay,
@@ -21,6 +26,7 @@ from jobs.scheduler.usage import (
     Weights,
     billing,
 )
+from tests.jobs.scheduler.clusters import pending
 from tests.jobs.scheduler.worked_examples import Row, blocks, number, section, shown, table
 
 DAY_0 = datetime(2026, 11, 21, tzinfo=UTC)
@@ -129,6 +135,54 @@ def _factors(row: Row) -> Factors:
         eligible_at=DAY_0 - timedelta(hours=number(row["waited, h"])),
         nice=int(row["nice"]),
     )
+
+
+RATIOS = "Example: the longest wait for the shortest run"
+
+
+def test_the_longest_wait_for_the_shortest_run() -> None:
+    jobs = {row["job"]: _waiting(row) for row in table(RATIOS)}
+    for order in (Order.RESPONSE_RATIO, Order.FAIR_RATIO):
+        asked = Snapshot(
+            nodes=(), pending=tuple(jobs.values()), projects=(Project(1, "lab", None),),
+            members=tuple(Member(1, user) for user in range(1, 5)),
+            usage=tuple(((1, user), 1e3 / user) for user in range(1, 5)),
+            policy=Policy(order),
+        )  # fmt: skip
+        found = [str(job.id) for job in ranked(asked, DAY_0)]
+        assert found == sorted(jobs, key=lambda job: int(_row(job)[f"by {order}"]))
+
+
+def test_the_ratios_of_the_longest_wait_for_the_shortest_run() -> None:
+    for row in table(RATIOS):
+        waited_s, walltime_s = (number(row[name]) * 3600 for name in ("waited, h", "time limit, h"))
+        ratio = response_ratio(waited_s, number(row["expected, min"]) * 60)
+        if waited_s > longest_wait_s(walltime_s):
+            ratio = math.inf
+        assert ratio == shown(row["ratio"])
+        assert ratio * number(row["fair share factor"]) == shown(row["fair ratio"])
+
+
+def _row(job: str) -> Row:
+    return next(row for row in table(RATIOS) if row["job"] == job)
+
+
+def _waiting(row: Row) -> Pending:
+    """Of four users the first has used most."""
+    return pending(
+        int(row["job"]),
+        project_id=1,
+        user_id=round(4 * number(row["fair share factor"])),
+        submitted_at=DAY_0 - timedelta(hours=number(row["waited, h"])),
+        walltime_s=round(number(row["time limit, h"]) * 3600),
+        expected_s=number(row["expected, min"]) * 60,
+    )
+
+
+def test_the_orders_are_all_there() -> None:
+    assert [row["order"].strip("`") for row in table("Other orders")] == list(Order)
+    (rule,) = blocks("Other orders")
+    assert rule == [f"max({OVERDUE_S / 86_400:g} days, {OVERDUE_WALLTIMES:g} x own time limit)"]
 
 
 def test_the_bands_stand_in_their_order() -> None:

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.lifecycle import Reason, State
-from jobs.scheduler.rank import priorities
+from jobs.scheduler.rank import points_of
 from portal.actions import age, hold, schedule, submit
 from portal.models import Job, Node, Project, User
 from portal.queries import snapshot
@@ -168,7 +168,7 @@ def test_the_scheduler_is_told_both(alice: User, project: Project) -> None:
         told.pk: (at(-60), 86_400.0),
         kept.pk: (NOW, 3600.0),
     }
-    points = priorities(present, NOW)
+    points = {job.id: points_of(present, NOW)(job) for job in present.pending}
     # Of 500 points for a week; alike in everything else.
     assert points[told.pk] - points[kept.pk] == pytest.approx(500 * 24 / (7 * 24))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.simulate.measure import Figures, figures, jain, quantile
-from jobs.scheduler.simulate.policies import NAMED, Known, PolicyError, SimPolicy, Walls
+from jobs.scheduler.simulate.policies import NAMED, BestEffort, Known, PolicyError, SimPolicy, Walls
 from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.scenario import POOL
 from jobs.scheduler.simulate.scenario import workload as scenario
@@ -62,6 +64,42 @@ def test_lost_work_is_what_restarts_took() -> None:
     policy = SimPolicy("lent", NAMED["easy"].policy, Known.TRUE, Walls.LENT)
     found = figures(played(lending(jobs, 1, 1), policy.policy))
     assert found.preemptions == 1 and found.lost_gpu_hours == pytest.approx(8 * 40 / 3600)
+
+
+def test_the_bands_apart() -> None:
+    jobs = (
+        trial(1, 0, 100, 8, band=Band.BEST_EFFORT),
+        trial(2, 0, 100, 8, band=Band.PRODUCTION),
+        trial(3, 0, 100, 8, band=Band.PRODUCTION),
+    )
+    found = figures(played(workload(jobs, 1), NAMED["fifo"].policy)).bands
+    assert list(found) == ["production", "best-effort"]
+    assert (found["production"].jobs, found["production"].mean_wait_s) == (2, 50)
+    assert (found["best-effort"].jobs, found["best-effort"].mean_wait_s) == (1, 200)
+
+
+def bands(best_effort: BestEffort, jobs: tuple[Recorded, ...]) -> list[Band]:
+    policy = SimPolicy("p", best_effort=best_effort)
+    return [job.band for job in scenario("r", jobs, CLUSTER, policy).jobs]
+
+
+def test_half_of_the_jobs_are_best_effort_by_a_hash_of_their_number() -> None:
+    found = bands(BestEffort.JOBS, RECORDED * 40)
+    # Of 1 and 2 the SHA-256 begins with 6b and d4.
+    assert found[:2] == [Band.BEST_EFFORT, Band.PRODUCTION]
+    assert 40 <= found.count(Band.BEST_EFFORT) <= 80
+    assert set(found) == {Band.BEST_EFFORT, Band.PRODUCTION}
+
+
+def test_half_of_the_users_are_or_of_the_projects() -> None:
+    # "cyd" begins with c0, "eve" with 85, and "v1" with 3b.
+    best, rest = Band.BEST_EFFORT, Band.PRODUCTION
+    first, *others = RECORDED
+    users = (replace(first, user="cyd"), *(replace(job, user="eve") for job in others))
+    assert bands(BestEffort.USERS, users) == [rest, best, best]
+    projects = (replace(first, user=""), replace(first, user="", project="cyd"))
+    assert bands(BestEffort.USERS, projects) == [best, rest]
+    assert set(bands(BestEffort.NONE, RECORDED)) == {Band.BATCH}
 
 
 def test_jain() -> None:

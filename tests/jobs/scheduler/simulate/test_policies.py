@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from jobs.scheduler.policy import Backfill, Order
 from jobs.scheduler.simulate.lengths import Predicted, TrueLengths
-from jobs.scheduler.simulate.policies import NAMED, Known, PolicyError, Walls, find_policy
+from jobs.scheduler.simulate.policies import (
+    NAMED,
+    BestEffort,
+    Known,
+    PolicyError,
+    Walls,
+    find_policy,
+)
 
 
 def file(folder: Path, text: str) -> str:
@@ -36,6 +44,8 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
             min_run_s = 90
             lengths = "predicted"
             walls = "lent"
+            best_effort = "half-of-users"
+            checkpoints = false
 
             [weights]
             age = 7
@@ -44,6 +54,7 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
     )
     base = NAMED["easy"].policy
     assert (found.name, found.lengths, found.walls) == ("patient", Known.PREDICTED, Walls.LENT)
+    assert (found.best_effort, found.checkpoints) == (BestEffort.USERS, False)
     assert found.policy.order is Order.PRIORITY and found.policy.backfill is Backfill.EASY
     assert (found.policy.reservations, found.policy.min_run_s) == (5, 90)
     assert found.policy.grace_s == base.grace_s
@@ -56,8 +67,8 @@ def test_the_file_in_the_documentation_is_one(tmp_path: Path) -> None:
     found = find_policy(file(tmp_path, page.partition("```toml\n")[2].partition("```")[0]))
     assert (found.name, found.policy.order, found.walls) == ("patient", "priority", "lent")
     assert found.policy.weights.age == 500
-    for name in (*NAMED, *Known, *Walls):
-        assert f"`{name}`" in page
+    for name in (*NAMED, *Known, *Walls, *Order, *Backfill, *BestEffort):
+        assert re.search(rf"\b{name}\b", page)
 
 
 def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
@@ -70,13 +81,15 @@ def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
     [
         ("reservation = 3", "unknown key 'reservation'; there are base, name, order, backfill, "),
         ("[weights]\nsise = 3", "unknown key 'weights.sise'; there are fair_share, age, "),
-        ('base = "best"', "base must be one of fifo, sjf, qssf, easy, skip, carrel, not 'best'"),
+        ('base = "best"', "base must be one of fifo, sjf, qssf, easy, skip, carrel, "),
         ('order = "random"', "order must be one of priority, submission, "),
         ("walls = 3", "walls must be one of hard, lent, pool, not 3"),
         ("reservations = 0", "reservations must be a whole number from 1, not 0"),
         ("reservations = 2.5", "reservations must be a whole number from 1, not 2.5"),
         ("grace_s = -1", "grace_s must be a number from 0, not -1"),
         ("grace_s = true", "grace_s must be a number from 0, not True"),
+        ('best_effort = "mine"', "best_effort must be one of none, half-of-jobs, half-of-users, "),
+        ("checkpoints = 1", "checkpoints must be true or false, not 1"),
         ("weights = 3", "weights must be a table"),
         ("[weights]\nage = -3", "weights a weight must be from 0 to 1e9 points, not -3"),
         ('[weights]\nage = "much"', "weights "),

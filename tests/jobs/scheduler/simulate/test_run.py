@@ -135,6 +135,13 @@ def test_best_effort_work_gives_way_and_a_restart_on_several_nodes_takes_a_minut
     assert ends(simulation) == {1: 40 + 60 + 70, 2: 40}
 
 
+def test_without_checkpoints_who_gives_way_begins_anew() -> None:
+    jobs = (trial(1, 0, 100, 8, band=Band.BEST_EFFORT), trial(2, 30, 10, 8))
+    simulation = played(workload(jobs, 1, checkpoints=False), PUSHED)
+    assert ends(simulation) == {1: 40 + 100, 2: 40}
+    assert (simulation.runs[1].lost_s, simulation.runs[1].wait_s) == (30, 10)
+
+
 def test_who_outlives_its_limit_is_taken_to_need_as_long_again_and_no_less_than_a_minute() -> None:
     # Job 1 asked for 100 s and runs 350: it is expected at 100, then at 200 (as long again), then
     # at 400. So at 150 job 3 seems to be gone in time for job 2, and starts.

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.bands import Band
+from jobs.scheduler import rank
 from jobs.scheduler.decide import Decided
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
@@ -34,7 +36,7 @@ class Compared(Simulation):
     seen: Decided
 
     def decide(self, name: str, now: float) -> bool:
-        self._learn(self.queues[name])
+        self.queues[name].learn()
         snapshot = self.snapshot(name, now)
         self.seen = Decided()
         again = super().decide(name, now)
@@ -54,10 +56,10 @@ class Compared(Simulation):
         everywhere = [self.runs[job_id] for jobs in self._running.values() for job_id in jobs]
         return Snapshot(
             nodes=tuple(_node(room) for room in rooms),
-            pending=tuple(self.queues[name].jobs.values()),
+            pending=tuple(self.queues[name].jobs()),
             running=tuple(_running(run, self._running[name][i]) for i, run in running.items()),
             projects=self.workload.projects,
-            members=self._members,
+            members=self._facts.members,
             usage=self.shares.usage(now),
             quotas=self.workload.quotas,
             lends=self.workload.lends,
@@ -148,13 +150,17 @@ def _ended(simulation: Simulation) -> Iterator[bool]:
         yield run.end_s >= run.trial.submit_s + max(1, run.trial.run_s)
 
 
-@given(trials(partition=st.sampled_from(["p", "p", "p", "q"])), policies(), lengths)
+@given(
+    trials(partition=st.sampled_from(["p", "p", "p", "q"])), policies(), lengths,
+    st.sampled_from([20.0, 60.0, rank.OVERDUE_S]),
+)  # fmt: skip
 def test_it_decides_as_a_plan_does_behind_hard_walls(
-    jobs: tuple[Trial, ...], policy: Policy, known: Lengths
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths, overdue_s: float
 ) -> None:
     cluster = (*nodes(2), *nodes(2, "q", 3))
     simulation = Compared(workload(jobs, cluster, projects=LABS), policy, known)
-    simulation.play()
+    with patch.object(rank, "OVERDUE_S", overdue_s):
+        simulation.play()
     assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
 
 

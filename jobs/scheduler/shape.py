@@ -1,0 +1,119 @@
+"""Where one class of requests fits, now and later, and what of that is promised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobs.scheduler.holds import NOW, Span, is_open
+from jobs.scheduler.levels import Levels
+from jobs.scheduler.openings import Moments, Openings
+from jobs.scheduler.packing import Bools
+from jobs.scheduler.room import Room
+from jobs.scheduler.site import Rooms, Site
+from jobs.scheduler.typical import Request
+from jobs.spec import Resources
+
+
+@dataclass(slots=True)
+class Shape:
+    """Equal requests are one class: what is found out about one holds for all."""
+
+    asked: Resources
+    able: Rooms
+    """Nodes that could hold a part of it, by name, whether or not they take jobs now."""
+    ready: Rooms
+    """Those that take jobs."""
+    masks: dict[int, int]
+    """By node id: the GPUs there that may serve it."""
+    levels: Levels[Room]
+    promises: Mapping[int, Promise]
+    """What is promised of the nodes, to anybody."""
+    closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
+    """By node id: when it is kept for others, or for nobody."""
+    fails_from: float = math.inf
+    """The shortest time for which it is known not to fit now. A pass only takes things away, and
+    what does not fit for an hour does not fit for longer."""
+
+    packed: tuple[Request | None, Bools | None] | None = None
+    """As `packing` knows it, and on which nodes at all."""
+
+    openings: Openings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.openings = Openings(self.asked, self.ready, self.masks, self.levels)
+
+    def fitting(self, until: float, tightest: bool = False) -> Rooms:
+        """The nodes that can take its part now and keep it so long, whatever is promised.
+
+        `tightest`: only those with the fewest free GPUs.
+        """
+        found: Rooms = []
+        for level in self.levels.upwards(self.asked.gpus_per_node):
+            found += [room for room in level if self._takes(room, until)]
+            if found and tightest:
+                break
+        return found
+
+    def _takes(self, room: Room, until: float) -> bool:
+        node_id = room.node.id
+        if node_id not in self.openings.places or not room.fits(self.asked, self.masks[node_id]):
+            return False
+        return not self.closed or is_open(self.closed.get(node_id, ()), -math.inf, until)
+
+    def keeps(self, room: Room, until: float) -> bool:
+        """Whether one of these nodes can do so beside what is promised."""
+        return not room.booked or self._fits_at(room, NOW, until)
+
+    def earliest(self, length: float, now: float) -> Moments:
+        """When each ready node fits at the latest; infinity where that is not known."""
+        opens = self.openings.now()
+        first = np.where(opens == NOW, now, np.maximum(opens, now + 1))
+        for at in self._particular():
+            room = self.ready[at]
+            closed = self.closed.get(room.node.id, ())
+            first[at] = room.earliest(self.asked, self.masks[room.node.id], length, now, closed)
+        return first
+
+    def fitting_at(self, start: float, until: float, first: Moments | None = None) -> Rooms:
+        """The nodes that can take its part then, beside what is promised.
+
+        `first`: what `earliest` told of them, where that is known.
+        """
+        opens = self.openings.now() if first is None else first
+        particular = self._particular()
+        return [
+            self.ready[at]
+            for at in np.flatnonzero(opens <= start)
+            if at not in particular or self._fits_at(self.ready[at], start, until)
+        ]
+
+    def _particular(self) -> set[int]:
+        """The ready nodes for which it matters for how long: promised, or closed at times."""
+        places = self.openings.places
+        booked = {r.node.id for promise in self.promises.values() for r, _ in promise.site}
+        return {places[node_id] for node_id in (*booked, *self.closed) if node_id in places}
+
+    def _fits_at(self, room: Room, start: float, until: float) -> bool:
+        node_id = room.node.id
+        return room.fits_at(self.asked, self.masks[node_id], start, until) and (
+            node_id not in self.closed or is_open(self.closed[node_id], start, until)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """From `at` on there is room for the job, if everybody keeps to the time limits."""
+
+    job_id: int
+    shape: Shape
+    at: float
+    length: float
+    site: Site
+
+    @property
+    def until(self) -> float:
+        return self.at + self.length
