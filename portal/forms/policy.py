@@ -24,7 +24,9 @@ ORDERS = {
     Order.LEAST_SERVICE: "Least service first: the foretold run time times the GPUs. Fair share "
     "and age do not count.",
     Order.RESPONSE_RATIO: "Response ratio: the longest wait in relation to the foretold run time. "
-    "Fair share does not count.",
+    "Who has waited for two days, and for twice its walltime, goes before all. Fair share does not "
+    "count.",
+    Order.FAIR_RATIO: "Fair ratio: the same, and sooner for who has had less than their share.",
 }
 BACKFILLS = {
     Backfill.NONE: "None: nothing passes a job that waits for room.",
@@ -42,6 +44,8 @@ _WARNINGS = {
     "ones keep coming, without a bound. Shares no longer decide who is next.",
     Order.RESPONSE_RATIO: "Response ratio: waiting lifts every job, so that nobody waits for ever, "
     "but shares no longer decide who is next.",
+    Order.FAIR_RATIO: "Fair ratio: short jobs pass long ones until those have waited for two days, "
+    "and for twice their walltime. An admin's nice value does not count.",
     Backfill.NONE: "Without backfill GPUs stand idle whenever a large job waits for room.",
     Backfill.GREEDY: "Greedy backfill keeps no promise: a large job can wait for ever while small "
     "ones fit beside each other.",
