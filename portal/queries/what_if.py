@@ -96,6 +96,8 @@ _FIGURES = (
 )
 SEEN = 0.005
 """Figures that differ by less, in relation to the larger one, count as equal."""
+_LEAST = {"duration": 1.0, "index": 0.001, "percent": 0.001, "hours": 0.1}
+"""So do those that differ by less than can be seen."""
 
 
 def lines(result: Mapping[str, Any]) -> list[Line]:
@@ -107,7 +109,7 @@ def lines(result: Mapping[str, Any]) -> list[Line]:
 
 
 def _line(name: str, kind: str, now: float, then: float, sign: int) -> Line:
-    equal = abs(then - now) <= SEEN * max(abs(now), abs(then))
+    equal = abs(then - now) <= max(SEEN * max(now, then), _LEAST.get(kind, 0.0))
     return Line(name, kind, now, then, None if equal else (then - now) * sign > 0)
 
 

@@ -14,6 +14,8 @@ from portal.actions import what_if
 from portal.management.started import StartedCommand
 from portal.supervisor.child import end_with_parent
 
+NICE = 10
+"""Whatever schedules jobs goes before it; beside other work it still gets on."""
 NOTE_EVERY_S = 1.0
 MOST_S = 900.0
 """Of a processor's time."""
@@ -27,8 +29,7 @@ class Command(StartedCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         end_with_parent(signal.SIGKILL, os.getppid())
-        # Whatever schedules jobs goes before it.
-        os.nice(19)
+        os.nice(NICE)
         pk = options["id"]
         what_if.play(pk=pk, clock=timezone.now, told=_Teller(pk).tell)
 
