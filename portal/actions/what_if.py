@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from portal.queries import accounts, machines, workload
 from portal.queries.what_if import said, unfinished
 
 State = WhatIf.State
-LOST_AFTER = timedelta(seconds=30)
+LOST_AFTER = timedelta(seconds=60)
 """Without a sign of its process."""
 LOST = "Its process was stopped before it was done, as when Carrel is started again."
 FAILED = "Its process failed (exit code {}); the log of the worker says why."
@@ -101,7 +102,7 @@ def play_next(*, clock: Callable[[], datetime]) -> bool:
     row = _begin(clock())
     if row is None:
         return False
-    code = _wait_for((*COMMAND, str(row.pk)))
+    code = _wait_for((*COMMAND, str(row.pk), "--parent", str(os.getpid())))
     if code:
         why = LOST if code < 0 else FAILED.format(code)
         fail(pk=row.pk, why=why, now=clock())

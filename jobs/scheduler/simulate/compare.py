@@ -19,7 +19,8 @@ from jobs.scheduler.simulate.workload import Trial, Workload
 
 Told = Callable[[float], None]
 """Called again and again with the part of the work that is done, from 0 to 1."""
-_BY_EXPECTATION = frozenset({Order.SHORTEST, Order.LEAST_SERVICE, Order.RESPONSE_RATIO})
+_WHATEVER_IT_TAKES = frozenset({Order.PRIORITY, Order.SUBMISSION})
+"""Orders that do not ask how long jobs are expected to run."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def play(workload: Workload, policy: Policy, told: Told) -> Side:
 
 def _lengths(policy: Policy) -> Lengths:
     """What the lab's scheduler knows: the walltimes, and for the order what history foretells."""
-    return Within() if policy.order in _BY_EXPECTATION else Requested()
+    return Requested() if policy.order in _WHATEVER_IT_TAKES else Within()
 
 
 def _possible(workload: Workload) -> Iterator[Trial]:

@@ -26,9 +26,11 @@ class Command(StartedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("id", type=int)
+        parser.add_argument("--parent", type=int, help="the process whose end is its end, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        end_with_parent(signal.SIGKILL, os.getppid())
+        if options["parent"] is not None:
+            end_with_parent(signal.SIGKILL, options["parent"])
         os.nice(NICE)
         pk = options["id"]
         what_if.play(pk=pk, clock=timezone.now, told=_Teller(pk).tell)
