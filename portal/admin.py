@@ -7,9 +7,12 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
-from portal.models import Membership, Partition, Project, User
+from portal.actions.changes import Changes
+from portal.models import Event, Membership, Partition, Project, User
 from portal.queries import rights
 
 admin.site.site_header = "Carrel"
@@ -80,9 +83,39 @@ class ProjectAdmin(ByAdministrators, admin.ModelAdmin):
     inlines = [_Members]
 
 
+_OF_PARTITION = ("name", "is_default")
+
+
 @admin.register(Partition)
 class PartitionAdmin(ByAdministrators, admin.ModelAdmin):
     """A set of nodes that jobs ask for by name. Its terms have a page of their own."""
 
-    fields = ["name", "is_default"]
-    list_display = ["name", "is_default"]
+    fields = _OF_PARTITION
+    list_display = _OF_PARTITION
+
+    def save_model(self, request: HttpRequest, obj: Partition, form: Any, change: bool) -> None:
+        """With its event, as all settings have."""
+        before = Partition.objects.filter(pk=obj.pk).values(*_OF_PARTITION).first() or {}
+        super().save_model(request, obj, form, change)
+        changes = {
+            name: [before.get(name), getattr(obj, name)]
+            for name in _OF_PARTITION
+            if before.get(name) != getattr(obj, name)
+        }
+        if changes:
+            _tell("partition set" if change else "partition added", obj, request, changes)
+
+    def delete_model(self, request: HttpRequest, obj: Partition) -> None:
+        super().delete_model(request, obj)
+        _tell("partition removed", obj, request, {"name": [obj.name, None]})
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Partition]) -> None:
+        for partition in queryset:
+            self.delete_model(request, partition)
+
+
+def _tell(kind: str, partition: Partition, request: HttpRequest, changes: Changes) -> None:
+    Event.objects.create(
+        at=timezone.now(), kind=kind, detail=partition.name, actor_id=request.user.pk,
+        changes=changes,
+    )  # fmt: skip

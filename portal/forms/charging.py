@@ -26,8 +26,8 @@ class ChargingForm(PreviewedForm):
     """Weights, the half-life and the entry penalty. One field for each model of GPU there is."""
 
     gpu_weight = _weight("A GPU", "Of a model without a weight of its own.")
-    cpu_weight = _weight("A CPU", "Of CPUs and memory the dearer one counts, not both.")
-    memory_gib_weight = _weight("A GiB of memory", "See CPUs.")
+    cpu_weight = _weight("A CPU", "Of a job's CPUs and memory only the dearer counts.")
+    memory_gib_weight = _weight("A GiB of memory", "Counts where it is dearer than the CPUs.")
     half_life = forms.FloatField(
         min_value=60 / DAY_S, max_value=MOST_DAYS, label="Half-life, in days",
         help_text="After so long half of what was used still counts in fair share.",

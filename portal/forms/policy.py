@@ -90,6 +90,8 @@ class PolicyForm(PreviewedForm):
         for band in Band:
             if band.rank:
                 self.fields[_victims(band)] = _victims_field(band)
+        self.order_fields(["order", "backfill", "reservations", *map(_victims, Band)])
+        self.fields["reservations"].widget.attrs["data-wide"] = True
         for name, now in _initial(row).items():
             tell_standing(self, name, _told(now), _told(_initial(usual)[name]))
         dress(self)
@@ -131,7 +133,9 @@ def _victims_field(band: Band) -> forms.MultipleChoiceField:
         choices=[(name, name) for name in lower],
         widget=forms.CheckboxSelectMultiple,
         label=f"A {band} job may preempt",
-        help_text="Jobs of these bands are stopped, and wait again, when it needs their room.",
+        help_text=""
+        if band is not Band.MONITORING
+        else "Whoever is preempted is told to stop, and waits again.",
     )
 
 

@@ -28,6 +28,9 @@ class SharingForm(PreviewedForm):
         self.cards = {f"gpu_{card.gpu.index}": card for card in cards if not card.gpu.mig_mode}
         parts = {name: card.gpu.shards for name, card in self.cards.items()}
         super().__init__(*args, initial={"sharing": node.sharing} | parts, **kwargs)
+        self.fields["sharing"].widget.attrs["data-wide"] = True
+        if not self.cards:
+            del self.fields["sharing"]
         for name, card in self.cards.items():
             self.fields[name] = forms.IntegerField(
                 min_value=0,

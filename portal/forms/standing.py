@@ -1,4 +1,4 @@
-"""How forms of settings write values: what is so now, and what a new lab begins with."""
+"""How forms of settings write values: what is so now, and what is the default."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def seconds(number: float, unit_s: int) -> float:
 
 
 def tell_standing(form: forms.Form, name: str, now: object, usual: object) -> None:
-    """Add to a field's help what is so now, and what it is in a new lab."""
+    """Add to a field's help what is so now, and what it is by default."""
     field = form.fields[name]
     now, usual = _words(now), _words(usual)
-    told = f"Now {now}, as in a new lab." if now == usual else f"Now {now}; in a new lab {usual}."
+    told = f"Now {now}, the default." if now == usual else f"Now {now}; default {usual}."
     field.help_text = f"{field.help_text} {told}".strip()
 
 

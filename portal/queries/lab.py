@@ -10,7 +10,8 @@ from django.db.models import Count, Q, QuerySet
 from portal.models import Accounting, Event, Gpu, GpuModel, Partition, SchedulingPolicy
 
 EVENTS = 20
-POLICY, PARTITION, SHARING = ("policy set",), ("partition set",), ("GPU divided",)
+POLICY, SHARING = ("policy set",), ("GPU divided",)
+PARTITION = ("partition set", "partition added", "partition removed")
 CHARGING, LENDING = ("charging set", "weight set"), ("lending set",)
 ALL = (*POLICY, *PARTITION, *CHARGING, *SHARING, *LENDING)
 """The kinds of events that are changes of settings."""

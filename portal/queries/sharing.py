@@ -24,13 +24,13 @@ class Card:
 
     @property
     def words(self) -> str:
-        """`NVIDIA A100-SXM4-80GB, 80 GiB. Job 17 has it; it cannot be divided otherwise now.`"""
+        """`NVIDIA A100-SXM4-80GB, 80 GiB. In use by job 17: it stays as it is.`"""
         what = f"{self.gpu.model}, {memory(self.gpu.memory_mib)}."
         if not self.jobs:
             return f"{what} Free."
-        who = jobs_named([job.label for job in self.jobs])
-        has = "has" if len(self.jobs) == 1 else "have"
-        return f"{what} {who.capitalize()} {has} it; it cannot be divided otherwise now."
+        return (
+            f"{what} In use by {jobs_named([job.label for job in self.jobs])}: it stays as it is."
+        )
 
 
 def cards(node: Node) -> list[Card]:

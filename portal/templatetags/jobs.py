@@ -148,7 +148,8 @@ def url_with(filter_: Filter, changes: str) -> str:
 @register.filter
 def event_words(event: Event) -> str:
     """What an event is called."""
-    return _EVENTS.get(event.kind, event.kind.replace("_", " ").capitalize())
+    words = event.kind.replace("_", " ")
+    return _EVENTS.get(event.kind, f"{words[:1].upper()}{words[1:]}")
 
 
 @register.filter

@@ -50,6 +50,7 @@ _FIELDS = {
     "memory_gib_weight": "a GiB of memory",
     "half_life_s": "half-life",
     "entry_penalty": "entry penalty",
+    "is_default": "default",
     "shards": "parts",
     "sharing": "shared",
     "gpus": "GPUs at once",
@@ -86,6 +87,12 @@ def hours(value: float) -> str:
 def amount(value: float) -> str:
     """`16`, `0.25`, `1,000`: to the hundredth, without zeros that say nothing."""
     return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+@register.filter
+def lasting(seconds: float) -> str:
+    """`7 d`, `1 min 30 s`, `0.5 s`."""
+    return walltime_words(int(seconds)) if seconds == int(seconds) else f"{amount(seconds)} s"
 
 
 @register.filter
@@ -177,8 +184,8 @@ def _told(field: str, value: Any) -> str:
         return _nothing(field)
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    if field in _TIMES and value == int(value):
-        return walltime_words(int(value))
+    if field in _TIMES:
+        return lasting(value)
     if field == "entry_penalty":
         return percent(value)
     return weight(value) if isinstance(value, (int, float)) else str(value)

@@ -52,6 +52,10 @@ def policy(request: PageRequest) -> HttpResponse:
         return {"warnings": form.warnings}
 
     page = _page(request, "Scheduling policy", lab.POLICY)
+    page["lead"] = (
+        "For the whole cluster. What runs goes on; what waits is looked at anew. Points are set for "
+        "each partition, the half-life with what is charged."
+    )
     return form_page(request, form, change, page, _there, warned)
 
 
@@ -71,6 +75,7 @@ def partition(request: PageRequest, name: str) -> HttpResponse:
         return {"beyond": partitions.beyond(row, then)}
 
     page = _page(request, f"Partition {row.name}", lab.PARTITION, detail=row.name)
+    page["lead"] = "Bands and walltimes hold for jobs to come, points for those that wait, too."
     return form_page(request, form, change, page, _there, beyond)
 
 
@@ -86,6 +91,10 @@ def charging(request: PageRequest) -> HttpResponse:
             accounting.set_weight(gpu_model=model, weight=weight, **by)
 
     page = _page(request, "Charging", lab.CHARGING)
+    page["lead"] = (
+        "What a second of each costs, in weighted GPU-seconds. What was charged before stays as it "
+        "was."
+    )
     return form_page(request, form, change, page, _there)
 
 

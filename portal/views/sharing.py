@@ -50,6 +50,8 @@ def edit(request: PageRequest, name: str) -> HttpResponse:
         "title": f"Sharing GPUs of {node.name}",
         "crumbs": [*ROOM["crumbs"], ("GPU sharing", there)],
         "back": there,
+        "lead": "A GPU of four parts serves four jobs that ask for one part each; 0 parts: one job "
+        "alone.",
         "instances": [card for card in cards if card.gpu.mig_mode],
         "events": lab.changes(request.GET.get("events", "1"), lab.SHARING, node=node),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from portal.models import Membership, Partition, Project, User
+from portal.models import Event, Membership, Partition, Project, User
 from tests.portal import cast
 
 PLACES = ["/admin/", "/admin/portal/user/", "/admin/portal/project/", "/admin/portal/partition/"]
@@ -37,6 +37,27 @@ def test_a_project_is_named_rightly(as_admin: Client, db: None) -> None:
     answer = as_admin.post("/admin/portal/project/add/", form)
     assert b"Use small letters" in answer.content
     assert not Project.objects.exists()
+
+
+def test_partitions_are_made_and_removed_with_their_events(as_admin: Client) -> None:
+    there = "/admin/portal/partition/"
+    as_admin.post(f"{there}add/", {"name": "gpu", "is_default": "on"})
+    row = Partition.objects.get()
+    as_admin.post(f"{there}{row.pk}/change/", {"name": "a100", "is_default": "on"})
+    as_admin.post(f"{there}{row.pk}/change/", {"name": "a100", "is_default": "on"})
+    as_admin.post(f"{there}{row.pk}/delete/", {"post": "yes"})
+    second = Partition.objects.create(name="cpu")
+    chosen = {"action": "delete_selected", "_selected_action": [second.pk], "post": "yes"}
+    as_admin.post(there, chosen)
+    assert not Partition.objects.exists()
+    told = Event.objects.order_by("pk").values_list("kind", "actor__username", "changes")
+    assert list(told) == [
+        ("partition added", "root", {"name": [None, "gpu"], "is_default": [None, True]}),
+        ("partition set", "root", {"name": ["gpu", "a100"]}),
+        ("partition removed", "root", {"name": ["a100", None]}),
+        ("partition removed", "root", {"name": ["cpu", None]}),
+    ]
+    assert "name: gpu → a100" in as_admin.get("/settings/").text
 
 
 def test_what_jobs_name_is_not_deleted(as_admin: Client, alice: User, project: Project) -> None:

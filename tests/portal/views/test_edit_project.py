@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 
 from jobs.lifecycle import State
-from portal.models import Accounting, Event, Job, Membership, Project, User
+from portal.models import (
+    Accounting,
+    Event,
+    Job,
+    Membership,
+    Node,
+    Project,
+    Quota,
+    UsageBalance,
+    User,
+)
 from tests.portal import cast
 from tests.portal.views.forms import edited, everything, last, preview, refused, save
 
@@ -168,6 +179,49 @@ def test_lending_at_the_top(as_admin: Client) -> None:
     assert save(as_admin, "/lending/", lends="on")["Location"] == "/projects/"
     assert Accounting.current().lends
     assert last() == ("lending set", {"lends": [False, True]})
+
+
+def test_who_borrows_is_named_before_lending_ends(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    """Three of four GPUs are guaranteed to another project; one of two running jobs borrows."""
+    other = Project.objects.create(name="language")
+    for owner, gpus in ((project, 1), (other, 3)):
+        Quota.objects.create(project=owner, gpus=gpus)
+    Accounting.objects.create(lends=True)
+    for gpu, name in enumerate(("own", "borrowed")):
+        job = cast.job(alice, project, state=State.RUNNING, name=name)
+        Job.objects.filter(pk=job.pk).update(started_at=cast.NOW + timedelta(minutes=gpu))
+        cast.run(job, node, gpu)
+    shown = preview(as_admin, "/lending/")
+    assert [hit.job.name for hit in shown.context["preview"].over] == ["borrowed"]
+    assert "This running job would be over." in shown.text
+
+
+def test_a_move_names_who_runs_beyond_what_is_above(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    lab = Project.objects.create(name="lab")
+    Quota.objects.create(project=lab, gpus=1)
+    job = cast.job(alice, project, state=State.RUNNING, gpus=2)
+    cast.run(job, node, 0, 1)
+    found = preview(as_admin, "/projects/vision/edit/", **edited(project, parent="lab"))
+    assert [hit.job for hit in found.context["preview"].over] == [job]
+
+
+def test_other_shares_put_another_job_first(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    """Both used as much; who is due more of the lab goes first."""
+    other = Project.objects.create(name="language")
+    dan = cast.person("dan", other)
+    first, second = cast.job(alice, project, gpus=4), cast.job(dan, other, gpus=4)
+    for owner, where in ((alice, project), (dan, other)):
+        UsageBalance.objects.create(project=where, user=owner, band="batch", value=9, at=cast.NOW)
+    there = "/projects/language/edit/"
+    shown = preview(as_admin, there, **edited(other, shares=9))
+    (turn,) = shown.context["preview"].planned.turns
+    assert (turn.before, turn.after) == (first, second)
 
 
 def test_a_project_is_archived_and_restored(

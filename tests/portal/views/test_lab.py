@@ -114,7 +114,7 @@ def test_a_partition_is_set(as_admin: Client, node: Node) -> None:
     assert (row.default_walltime_s, row.max_walltime_s) == (1800, 216_000)
     assert row.priority_weights == {"fair_share": 10.0, "nice": 0.0, "max_age_s": 43_200.0}
     page = as_admin.get(PARTITION).text
-    for words in ('value="0:30:00"', 'value="2-12:00:00"', 'value="0.5"', "in a new lab 7."):
+    for words in ('value="0:30:00"', 'value="2-12:00:00"', 'value="0.5"', "Now 0.5; default 7."):
         assert words in page, words
     every = [band.value for band in Band]
     save(as_admin, PARTITION, **filled(as_admin, PARTITION, allowed_bands=every, max_walltime=""))

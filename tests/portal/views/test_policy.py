@@ -30,16 +30,16 @@ def running(owner: User, node: Node, gpu: int, minutes: int, **columns: Any) -> 
 
 def test_the_form_is_filled_with_what_is_so(as_admin: Client) -> None:
     page = as_admin.get(POLICY).text
-    assert "Now 16, as in a new lab." in page
+    assert "Now 16, the default." in page
     save(as_admin, POLICY, **filled(as_admin, POLICY, reservations="3", grace_s="90.5"))
     row = SchedulingPolicy.objects.get()
     assert (row.reservations, row.grace_s, row.order) == (3, 90.5, "priority")
     assert last() == ("policy set", {"reservations": [16, 3], "grace_s": [60.0, 90.5]})
     page = as_admin.get(POLICY).text
-    assert "Now 3; in a new lab 16." in page
+    assert "Now 3; default 16." in page
     assert 'value="90.5"' in page
     assert "jobs promised a time: 16 → 3" in page, "the last changes are at its foot"
-    assert "grace: 1 min → 90.5" in page
+    assert "grace: 1 min → 90.5 s" in page
     assert ">root</a>" in page
 
 

@@ -95,7 +95,7 @@ def test_one_under_way_ends_now_and_is_remembered(as_admin: Client, node: Node) 
         ({"name": "x" * 65}, "name", "at most 64 characters"),
         ({"nodes": []}, "nodes", "This field is required."),
         ({"nodes": ["nope"]}, "nodes", "Select a valid choice"),
-        ({"nodes": ["gpu-2"]}, "nodes", "gpu-2 is set aside then already, by taken."),
+        ({"nodes": ["gpu-2"]}, "nodes", "gpu-2 is set aside then already, by taken, "),
         ({"starts_at": "soon"}, "starts_at", "Give a day and a time"),
         ({"ends_at": "2026-13-40 99:00"}, "ends_at", "Give a day and a time"),
         ({"ends_at": "2020-01-01T00:00"}, "ends_at", "It must end after it starts."),
@@ -115,6 +115,23 @@ def test_what_is_no_reservation_is_refused_by_field(
     assert list(found) == [field]
     assert message in found[field][0]
     assert Reservation.objects.count() == 1
+
+
+def test_none_is_made_within_another_also_for_the_same_people(
+    as_admin: Client, node: Node, project: Project, settings: Any
+) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    long = {"starts_at": "2099-01-01T08:00", "ends_at": "2099-01-01T18:00", "projects": ["vision"]}
+    save(as_admin, ADD, **asked(name="course", **long))
+    short = long | {"starts_at": "2099-01-01T09:00", "ends_at": "2099-01-01T10:00"}
+    (why,) = refused(as_admin, ADD, **asked(**short))["nodes"]
+    assert why == (
+        "gpu-1 is set aside then already, by course, 2099-01-01 08:00 JST to 2099-01-01 18:00 JST. "
+        "Choose another time, or change it."
+    )
+    next_to_it = long | {"starts_at": "2099-01-01T18:00", "ends_at": "2099-01-01T19:00"}
+    save(as_admin, ADD, **asked(**next_to_it))
+    assert Reservation.objects.count() == 2
 
 
 def test_a_preview_names_the_jobs_that_may_still_run(

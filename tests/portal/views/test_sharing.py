@@ -31,6 +31,7 @@ def test_gpus_are_divided_and_put_together_again(as_admin: Client, node: Node) -
     ]
     page = " ".join(as_admin.get("/settings/sharing/").text.split())
     assert "by CUDA&#x27;s Multi-Process Service" in page
+    assert "GPU divided" in page
     assert "parts: 0 → 4" in page
     save(as_admin, HERE, **filled(as_admin, HERE, sharing="time-slicing"))
     node.refresh_from_db()
@@ -69,7 +70,7 @@ def test_a_gpu_in_use_is_left_as_it_is_and_says_by_whom(
 ) -> None:
     job = cast.job(alice, project, state=State.RUNNING)
     cast.run(job, node, 1)
-    assert f"Job {job.pk} has it" in as_admin.get(HERE).text
+    assert f"In use by job {job.pk}: it stays as it is." in as_admin.get(HERE).text
     given = filled(as_admin, HERE, sharing="mps", gpu_0="2")
     found = refused(as_admin, HERE, **given | {"gpu_1": "2"})
     assert list(found) == ["gpu_1"]
@@ -95,5 +96,13 @@ def test_mig_instances_are_shown_as_found(as_admin: Client, node: Node) -> None:
     Gpu.objects.filter(node=node, index=3).update(**instance)
     page = as_admin.get(HERE)
     assert "MIG 1g.10gb" in page.text
+    assert 'name="sharing"' in page.text
     assert "gpu_3" not in page.context["form"].fields
     assert "1 MIG instance" in as_admin.get("/settings/").text
+
+
+def test_a_node_of_instances_alone_has_nothing_to_set(as_admin: Client, node: Node) -> None:
+    Gpu.objects.filter(node=node).update(mig_mode=True)
+    page = as_admin.get(HERE).text
+    assert "As found on the node" in page
+    assert 'name="sharing"' not in page
