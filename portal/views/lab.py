@@ -53,8 +53,8 @@ def policy(request: PageRequest) -> HttpResponse:
 
     page = _page(request, "Scheduling policy", lab.POLICY)
     page["lead"] = (
-        "For the whole cluster. What runs goes on; what waits is looked at anew. Points are set for "
-        "each partition, the half-life with what is charged."
+        "For the whole cluster. What runs goes on; what waits is looked at anew. Points are set "
+        "for each partition, the half-life with what is charged."
     )
     return form_page(request, form, change, page, _there, warned)
 
