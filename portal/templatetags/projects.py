@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from django import template
 from django.contrib.auth.models import AnonymousUser
+from django.utils import timezone
 
 from jobs.scheduler.limits import Limited, Rule, Scope, Standing
 from jobs.scheduler.words import count
@@ -186,6 +188,8 @@ def _told(field: str, value: Any) -> str:
         return ", ".join(map(str, value))
     if field in _TIMES:
         return lasting(value)
+    if field == "archived_at":
+        return f"{timezone.localtime(datetime.fromisoformat(value)):%Y-%m-%d %H:%M %Z}"
     if field == "entry_penalty":
         return percent(value)
     return weight(value) if isinstance(value, (int, float)) else str(value)

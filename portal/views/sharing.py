@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -14,6 +15,7 @@ from portal.actions.sharing import share
 from portal.forms.sharing import SharingForm
 from portal.models import Node
 from portal.queries import lab, sharing
+from portal.queries.hits import Hit
 from portal.views.lab import ROOM
 from portal.views.previewed import for_administrators, form_page, given
 from portal.views.requests import PageRequest
@@ -45,6 +47,10 @@ def edit(request: PageRequest, name: str) -> HttpResponse:
             except ValidationError as error:
                 raise _at(field, error) from error
 
+    def staying(now: datetime) -> dict[str, Any]:
+        jobs = {job.pk: job for card in cards for job in card.jobs}
+        return {"staying": [Hit(jobs[pk]) for pk in sorted(jobs)]}
+
     there = reverse("sharing")
     page = ROOM | {
         "title": f"Sharing GPUs of {node.name}",
@@ -55,7 +61,7 @@ def edit(request: PageRequest, name: str) -> HttpResponse:
         "instances": [card for card in cards if card.gpu.mig_mode],
         "events": lab.changes(request.GET.get("events", "1"), lab.SHARING, node=node),
     }
-    return form_page(request, form, change, page, lambda: there)
+    return form_page(request, form, change, page, lambda: there, staying)
 
 
 def _at(field: str, error: ValidationError) -> ValidationError:

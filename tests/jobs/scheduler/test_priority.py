@@ -146,7 +146,15 @@ def test_nice_has_bounds(nice: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"age": -1.0}, {"size": math.nan}, {"nice": math.inf}, {"max_age_s": 0.0}]
+    "values",
+    [
+        {"age": -1.0},
+        {"size": math.nan},
+        {"nice": math.inf},
+        {"max_age_s": 0.0},
+        {"max_age_s": math.inf},
+        {"max_age_s": math.nan},
+    ],
 )
 def test_weights_that_make_no_sense(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -225,8 +226,9 @@ def test_other_shares_put_another_job_first(
 
 
 def test_a_project_is_archived_and_restored(
-    as_admin: Client, alice: User, project: Project
+    as_admin: Client, alice: User, project: Project, settings: Any
 ) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
     there = "/projects/vision/archive/"
     job = cast.job(alice, project)
     answer = as_admin.post(there, {"archive": "1"})
@@ -237,6 +239,7 @@ def test_a_project_is_archived_and_restored(
     page = as_admin.get("/projects/vision/").text
     assert "it takes in no more jobs" in page
     assert "Restore…" in page
+    assert re.search(r"archived: none → 20\d\d-\d\d-\d\d \d\d:\d\d JST", page)
     assert as_admin.post(there, {"restore": "1"}).status_code == 302
     project.refresh_from_db()
     assert project.archived_at is None

@@ -76,6 +76,9 @@ def test_a_gpu_in_use_is_left_as_it_is_and_says_by_whom(
     assert list(found) == ["gpu_1"]
     assert found["gpu_1"] == [f"In use by job {job.pk}: drain gpu-1, and wait until it is free."]
     assert shards(node) == [0, 0, 0, 0], "not the one that is free, either"
+    shown = preview(as_admin, HERE, **given)
+    assert "This running job on GPUs of this node goes on as it is." in shown.text
+    assert [hit.job for hit in shown.context["staying"]] == [job]
     save(as_admin, HERE, **given)
     assert shards(node) == [2, 0, 0, 0]
 
