@@ -125,7 +125,7 @@ def test_a_preview_names_who_would_be_first(
     assert "a long job waits for as long as shorter ones keep coming" in shown.text
     usual = preview(as_admin, POLICY, **filled(as_admin, POLICY, grace_s="10"))
     assert "keep coming" not in usual.text
-    assert "The next scheduling pass would do what it does as it is" in usual.text
+    assert "The next scheduling pass would start and preempt the same jobs" in usual.text
 
 
 def test_a_preview_names_who_could_be_preempted_and_who_would_be(
