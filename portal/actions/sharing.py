@@ -53,5 +53,7 @@ def _check_free(gpu: Gpu) -> None:
     held = leases.select_related("allocation__attempt__job")
     labels = list(dict.fromkeys(lease.allocation.attempt.job.label for lease in held))
     if labels:
-        why = f"In use by {jobs_named(labels)}: drain {gpu.node}, and wait until it is free."
+        why = (
+            f"{gpu} is in use by {jobs_named(labels)}; drain {gpu.node}, and wait until it is free."
+        )
         raise ValidationError({"shards": why})

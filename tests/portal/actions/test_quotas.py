@@ -158,8 +158,11 @@ def test_a_gpu_is_divided_where_nobody_holds_it(
     gpu = node.gpus.get(index=0)
     part = cast.run(cast.job(alice, project, state=State.RUNNING), node, 0)
     share = {"gpu": gpu, "shards": 4, "how": "mps"}
-    found = refused(lambda: do(sharing.share, **share))
-    assert found == {"shards": ["gpu-1 GPU 0 is in use; drain gpu-1, and wait for its jobs."]}
+    (why,) = refused(lambda: do(sharing.share, **share))["shards"]
+    assert (
+        why
+        == f"gpu-1 GPU 0 is in use by {part.attempt.job}; drain gpu-1, and wait until it is free."
+    )
     Lease.objects.filter(allocation=part).update(released_at=NOW)
     assert do(sharing.share, **share)
     assert told() == ("GPU divided", "gpu-1 GPU 0", {"shards": [0, 4], "sharing": ["", "mps"]})

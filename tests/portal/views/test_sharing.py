@@ -74,7 +74,9 @@ def test_a_gpu_in_use_is_left_as_it_is_and_says_by_whom(
     given = filled(as_admin, HERE, sharing="mps", gpu_0="2")
     found = refused(as_admin, HERE, **given | {"gpu_1": "2"})
     assert list(found) == ["gpu_1"]
-    assert found["gpu_1"] == [f"In use by job {job.pk}: drain gpu-1, and wait until it is free."]
+    assert found["gpu_1"] == [
+        f"gpu-1 GPU 1 is in use by job {job.pk}; drain gpu-1, and wait until it is free."
+    ]
     assert shards(node) == [0, 0, 0, 0], "not the one that is free, either"
     shown = preview(as_admin, HERE, **given)
     assert "This running job on GPUs of this node goes on as it is." in shown.text
