@@ -45,10 +45,16 @@ def wait_for_the_dead() -> None:
         return
     deadline = time.monotonic() + 30
     others = (
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_type = 'client backend' AND xact_start IS NOT NULL"
+        " AND pid <> pg_backend_pid()"
     )
+    while _count(others):
+        assert time.monotonic() < deadline, "transactions of killed workers stay open"
+        time.sleep(0.002)
+
+
+def _count(query: str) -> int:
     with connection.cursor() as cursor:
-        while cursor.execute(others) or cursor.fetchone() != (0,):
-            assert time.monotonic() < deadline, "connections of killed workers stay"
-            time.sleep(0.002)
+        cursor.execute(query)
+        return int(cursor.fetchone()[0])
