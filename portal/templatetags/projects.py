@@ -105,9 +105,8 @@ def weight(value: float) -> str:
 
 @register.filter
 def percent(part: float) -> str:
-    """`75 %`, `33.3 %`."""
-    shown = f"{100 * part:.1f}".removesuffix(".0")
-    return f"{shown} %"
+    """`75.0 %`, `33.3 %`: one below the other they align."""
+    return f"{100 * part:.1f} %"
 
 
 @register.filter

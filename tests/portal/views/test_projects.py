@@ -84,7 +84,7 @@ def test_the_tree_tells_shares_use_and_what_is_left(
     assert vision.gpu_hours.held == pytest.approx(2, rel=0.01)
     assert (vision.running, vision.waiting) == (1, 1)
     page = " ".join(answer.text.split())
-    assert "75 %" in page
+    assert "75.0 %" in page
     assert "As of" in page
 
 

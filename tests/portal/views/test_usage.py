@@ -87,7 +87,7 @@ def test_rows_lead_to_what_they_are_made_of(as_carol: Client, charged: Project) 
 
 def test_numbers_align_and_carry_what_they_are(as_carol: Client, charged: Project) -> None:
     page = as_carol.get("/usage/?period=30d").text
-    for words in ("GPU-hours", "Weighted", ">6.0<", ">75 %<", ">12.0<", ">8.0<", "counted until"):
+    for words in ("GPU-hours", "Weighted", ">6.0<", ">75.0 %<", ">12.0<", ">8.0<", "counted until"):
         assert words in page
 
 
