@@ -185,7 +185,9 @@ def _nice(nice: int, weight: float) -> Part:
 
 def _part(name: str, factor: float, weight: float, lead: str) -> Part:
     brought = weight * factor
-    sentence = f"{lead}: {_rounded(brought)} of {_rounded(weight)} points."
+    # Nobody wants to read 0.007 of 500.
+    told = brought if brought >= weight / 1000 else 0
+    sentence = f"{lead}: {_rounded(told)} of {_rounded(weight)} points."
     return Part(name, factor, weight, brought, sentence)
 
 

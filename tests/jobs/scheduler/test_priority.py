@@ -71,6 +71,7 @@ def sentence(factors: Factors, name: str, weights: PriorityWeights | None = None
     ("waited", "says"),
     [
         (timedelta(0), "Waited 0 min of 7 days: 0 of 100 points."),
+        (timedelta(minutes=1), "Waited 1 min of 7 days: 0 of 100 points."),
         (timedelta(minutes=59), "Waited 59 min of 7 days: 0.6 of 100 points."),
         (timedelta(hours=3), "Waited 3 h of 7 days: 2 of 100 points."),
         (timedelta(days=3, hours=12), "Waited 3 days of 7 days: 50 of 100 points."),
