@@ -1,7 +1,7 @@
 """Carrel's scheduler over public workloads, beside what others reached on the same files.
 
     .venv/bin/python bench/traces.py [WORKLOAD...] [--traces FOLDER] [--json FILE]
-    .venv/bin/python bench/traces.py --jobs FILE --nodes FILE [--format venus|philly|ricc] ...
+    .venv/bin/python bench/traces.py --jobs FILE --nodes FILE [--format venus|philly|ricc|openb] ...
 
 Without a workload's name all are played. The files are not part of Carrel: FOLDER is where they
 lie (`CARREL_TRACES`, or ../shared/traces beside the checkout), under the names in `WORKLOADS`.
@@ -9,6 +9,7 @@ lie (`CARREL_TRACES`, or ../shared/traces beside the checkout), under the names 
 For each policy a line; where others published a mean waiting time for the same policy on the same
 files, it is beside ours, with how far the two are apart. `docs/simulate.md` explains the figures.
 What is tried is in `bench/trials.py`.
+The pods of openb have no times: of them it is told how much is allocated (`bench/openb.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench import openb
 from bench.trials import WORKLOADS, Source, Trial, usual_trials
 from jobs.scheduler.simulate.measure import Figures, figures
 from jobs.scheduler.simulate.policies import Known, PolicyError, Walls, find_policy
@@ -185,7 +187,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [source.name for source in WORKLOADS]
+    names = [source.name for source in (*WORKLOADS, *openb.WORKLOADS)]
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"{', '.join(names)}")
     parser.add_argument(
         "--traces", type=Path, metavar="FOLDER",
@@ -215,12 +217,18 @@ def _arguments() -> argparse.Namespace:
 def _sources(asked: argparse.Namespace) -> list[Source]:
     if asked.jobs is None:
         return [one for one in WORKLOADS if not asked.workloads or one.name in asked.workloads]
-    form = Format(asked.format) if asked.format else format_of(asked.jobs)
+    form = _format(asked)
+    if form is Format.OPENB:
+        return []
     start, end = (moment(text, form) if text else None for text in (asked.start, asked.until))
     # Files given by name are looked for where we are, not in the folder of the known ones.
     nodes = asked.nodes if asked.nodes.isdecimal() else str(Path(asked.nodes).absolute())
     jobs = str(asked.jobs.absolute())
     return [Source(asked.jobs.name, jobs, nodes, (), Window(start, end), form)]
+
+
+def _format(asked: argparse.Namespace) -> Format:
+    return Format(asked.format) if asked.format else format_of(asked.jobs)
 
 
 def _chosen(asked: argparse.Namespace, loaded: Loaded, source: Source) -> Loaded:
@@ -244,9 +252,12 @@ def main() -> int:
     found: dict[str, object] = {}
     try:
         read = [_chosen(asked, load(source, asked.traces), source) for source in _sources(asked)]
+        form = _format(asked) if asked.jobs else None
+        pods = openb.chosen(asked.workloads, asked.jobs, asked.nodes, form, asked.policy)
         for loaded, played in play_all(read, asked.processes):
             say(loaded, played)
             found[loaded.name] = _json(played)
+        found |= openb.show(pods, asked.traces, asked.policy, asked.processes)
     except (TableError, PolicyError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

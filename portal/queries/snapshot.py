@@ -96,12 +96,13 @@ def take(now: datetime) -> Snapshot:
     ]
     works = {row.pk: row.work for row in waiting} | {row.pk: row.work for row in active}
     foretold = history.predictions(works)
+    specs = _requests([*(row.pk for row in waiting), *(row.pk for row in active)])
     held, books, quotas = machines.held(), Books(now), accounts.quotas()
     reserved = machines.reservations(now)
     return Snapshot(
         nodes=machines.nodes(held),
-        pending=_pending(waiting, _requests([row.pk for row in waiting]), foretold, reserved, now),
-        running=_running(active, held, foretold, preemption.runs(now), now),
+        pending=_pending(waiting, specs, foretold, reserved, now),
+        running=_running(active, specs, held, foretold, preemption.runs(now), now),
         projects=accounts.projects(),
         members=accounts.members(),
         usage=tuple(sorted(books.balances().items())),
@@ -141,6 +142,7 @@ def empty_nodes() -> tuple[Node, ...]:
 
 def _running(
     rows: Sequence[Active],
+    specs: dict[int, JobSpec],
     held: Sequence[Held],
     foretold: dict[int, Prediction],
     runs: dict[int, Run],
@@ -150,7 +152,7 @@ def _running(
     for part in held:
         places[part.attempt__job_id].append(part)
     return tuple(
-        _run(row, places[row.pk], foretold.get(row.pk), runs.get(row.pk), now)
+        _run(row, specs[row.pk], places[row.pk], foretold.get(row.pk), runs.get(row.pk), now)
         for row in rows
         if places[row.pk]
     )
@@ -158,6 +160,7 @@ def _running(
 
 def _run(
     row: Active,
+    spec: JobSpec,
     parts: Sequence[Held],
     foretold: Prediction | None,
     run: Run | None,
@@ -186,6 +189,7 @@ def _run(
         started_at=run.started_at if run else None,
         saved_at=run.saved_at if run else None,
         preemptions=run.preemptions if run else 0,
+        resources=spec.resources,
         leaving=run is not None and run.leaving,
     )
 
@@ -205,7 +209,8 @@ def _likely(
 
 
 _read: dict[int, JobSpec] = {}
-"""Specifications of waiting jobs as read before: they never change, and reading is the work."""
+"""Specifications of jobs that wait or run, as read before: they never change, and reading is the
+work."""
 
 
 def _requests(ids: list[int]) -> dict[int, JobSpec]:

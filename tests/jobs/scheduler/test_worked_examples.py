@@ -11,11 +11,13 @@ import pytest
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Member, Project, Standing, standings
+from jobs.scheduler.fragmentation import SLACK, Fragmentation, Vacancy
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.predict import response_ratio
 from jobs.scheduler.priority import Factors, PriorityWeights, priority
 from jobs.scheduler.rank import OVERDUE_S, OVERDUE_WALLTIMES, longest_wait_s, ranked
 from jobs.scheduler.snapshot import Pending, Snapshot
+from jobs.scheduler.typical import Request, Typical
 from jobs.scheduler.usage import (
     Charge,
     Decay,
@@ -194,3 +196,21 @@ def test_a_week_of_waiting_counts() -> None:
     (rule,) = blocks("Priority")
     assert "time waited / 7 days" in rule[0]
     assert PriorityWeights().max_age_s == 7 * 86_400
+
+
+def test_half_a_gpu() -> None:
+    rows = table("Example: half a GPU")
+    half, whole = Request(shards=1, cpus=4), Request(gpus=1, cpus=8)
+    nodes = [
+        Vacancy(
+            row["node"], int(row["CPUs free"]), 0, (("A100", int(2 * number(row["GPU free"]))),)
+        )
+        for row in rows
+    ]
+    found = Fragmentation(nodes, Typical((half, whole), (0.5, 0.5)), {"A100": 2})
+    for row, gain in zip(rows, found.scores(half), strict=True):
+        assert number(row["worth"]) - number(row["worth with it"]) == number(row["lost"])
+        assert -gain == shown(row["lost"])
+    (goes,) = [row["node"] for row in rows if row["goes"] == "here"]
+    assert found.choose(half) == (goes, (0,))
+    assert f"{SLACK} of a GPU" in " ".join(section("Placement"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.scheduler.policy import Backfill, Order
+from jobs.scheduler.policy import Backfill, Order, Placing
 from jobs.scheduler.simulate.lengths import Predicted, TrueLengths
 from jobs.scheduler.simulate.policies import (
     NAMED,
@@ -40,6 +40,7 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
             base = "easy"
             name = "patient"
             order = "priority"
+            placing = "least-fragmentation"
             reservations = 5
             min_run_s = 90
             lengths = "predicted"
@@ -57,6 +58,8 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
     assert (found.best_effort, found.checkpoints) == (BestEffort.USERS, False)
     assert found.policy.order is Order.PRIORITY and found.policy.backfill is Backfill.EASY
     assert (found.policy.reservations, found.policy.min_run_s) == (5, 90)
+    assert base.placing is Placing.BEST_FIT
+    assert found.policy.placing is Placing.LEAST_FRAGMENTATION
     assert found.policy.grace_s == base.grace_s
     assert found.policy.weights.age == 7
     assert found.policy.weights.fair_share == base.weights.fair_share
@@ -67,7 +70,7 @@ def test_the_file_in_the_documentation_is_one(tmp_path: Path) -> None:
     found = find_policy(file(tmp_path, page.partition("```toml\n")[2].partition("```")[0]))
     assert (found.name, found.policy.order, found.walls) == ("patient", "priority", "lent")
     assert found.policy.weights.age == 500
-    for name in (*NAMED, *Known, *Walls, *Order, *Backfill, *BestEffort):
+    for name in (*NAMED, *Known, *Walls, *Order, *Backfill, *Placing, *BestEffort):
         assert re.search(rf"\b{name}\b", page)
 
 
