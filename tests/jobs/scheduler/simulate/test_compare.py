@@ -130,7 +130,7 @@ def test_changes_come_back_from_json() -> None:
 
 def test_the_policy_is_changed_where_it_is_said() -> None:
     policy = changed_policy(FIRST, Changes(backfill=Backfill.NONE, reservations=2))
-    assert policy == Policy(Order.SUBMISSION, Backfill.NONE, 2)
+    assert policy == Policy(Order.SUBMISSION, backfill=Backfill.NONE, reservations=2)
 
 
 def test_only_the_quota_of_all_users_and_bands_is_changed() -> None:
