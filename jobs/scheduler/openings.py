@@ -48,4 +48,7 @@ class Openings:
         return self._known
 
     def _opens(self, room: Room) -> float:
-        return room.opens(self._asked, self._masks[room.node.id])
+        booked, room.booked = room.booked, []
+        found = room.opens(self._asked, self._masks[room.node.id])
+        room.booked = booked
+        return found

@@ -149,13 +149,7 @@ class Room:
         return math.inf
 
     def opens(self, asked: Resources, mask: int) -> float:
-        """With whose end it fits, if nothing was promised: NOW if it does, infinity if unknown."""
-        booked, self.booked = self.booked, []
-        found = self._opens(asked, mask)
-        self.booked = booked
-        return found
-
-    def _opens(self, asked: Resources, mask: int) -> float:
+        """With whose end it fits, if nothing is promised: NOW if it does, infinity if unknown."""
         if self.fits_at(asked, mask, NOW, math.inf):
             return NOW
         gpus = self.free
