@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from jobs.outcome import signal_name
 from jobs.scheduler.fit import shards
 from jobs.scheduler.words import count, memory
 from jobs.spec import Array, Dependency, JobSpec, Resources
@@ -112,7 +113,7 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Deadline": _moment(spec.deadline_at),
         "Output to": spec.stdout,
         "Errors to": spec.stderr,
-        "Warning": f"signal {warning.number}, {warning.before_s} s before" if warning else None,
+        "Warning": warning and f"{signal_name(warning.number)} {warning.before_s} s before its end",
     }
     yield from ((name, text) for name, text in shown.items() if text)
 
