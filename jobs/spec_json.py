@@ -47,8 +47,13 @@ def from_dict(data: Mapping[str, Any]) -> JobSpec:
         raise SpecError("specification", f"is not one that Carrel stored: {problem}") from problem
 
 
-def _resources_to_dict(resources: Resources) -> dict[str, Any]:
-    found = {item.name: getattr(resources, item.name) for item in fields(Resources)}
+def resources(data: Mapping[str, Any]) -> Resources:
+    """The part of it that says what each node must give."""
+    return Resources(**_read(data, Resources, _RESOURCE_READERS))
+
+
+def _resources_to_dict(asked: Resources) -> dict[str, Any]:
+    found = {item.name: getattr(asked, item.name) for item in fields(Resources)}
     for name in ("features", "only_nodes", "not_nodes"):
         found[name] = list(found[name])
     return found
@@ -77,7 +82,7 @@ _RESOURCE_READERS: dict[str, Callable[[Any], Any]] = {
     "not_nodes": _strings,
 }
 _SPEC_READERS: dict[str, Callable[[Any], Any]] = {
-    "resources": lambda value: Resources(**_read(value, Resources, _RESOURCE_READERS)),
+    "resources": resources,
     "environment": lambda value: tuple((str(name), str(text)) for name, text in value),
     "dependencies": lambda value: tuple(
         Dependency(DependencyKind(wait["kind"]), wait["job_id"]) for wait in value

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.lifecycle import Reason
+from jobs.scheduler.admit import admit
 from jobs.scheduler.counters import Counters
+from jobs.scheduler.demand import largest
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
 from jobs.scheduler.pool import Closure, Pool
@@ -74,9 +76,8 @@ class Blockers:
         """`ahead`: how many wait in its partition before it; `aside`: those of them that let it
         pass as long as something of their own, or a quota, keeps them back."""
         pool = self._pools[job.partition]
-        shape = pool.shape_of(job)
-        group = self._counters.group(job.project_id, job.user_id, job.band)
-        limits = self._counters.why(group, job.gpus, job.gpus * job.walltime_s)
+        _, shape = admit(job, pool, self._counters)
+        limits = self._limits(job, shape.gpus)
         missing = self._missing(shape)
         closure = None if missing else self._closure(job, pool, shape)
         reason, room = Reason.RESOURCES, ""
@@ -91,7 +92,21 @@ class Blockers:
             sentences = [excess.sentence for excess in limits] + self._making_room(job)
             more = (*sentences[1:], room) if room else tuple(sentences[1:])
             return Explanation(_reason(limits[0]), sentences[0], more, ahead)
-        return Explanation(reason, room, ahead=ahead)
+        return Explanation(reason, room, self._too_large(job, pool, shape), ahead)
+
+    def _limits(self, job: Pending, gpus: float) -> tuple[Excess, ...]:
+        group = self._counters.group(job.project_id, job.user_id, job.band)
+        return self._counters.why(group, gpus, gpus * job.walltime_s)
+
+    def _too_large(self, job: Pending, pool: Pool, shape: Shape) -> tuple[str, ...]:
+        """What keeps it from nodes on which it would count as more GPUs."""
+        asked = job.resources
+        if not (asked.exclusive or asked.shards) or shape is (every := pool.shape_of(job)):
+            return ()
+        most = largest(every.counts.values(), every.asked.nodes, math.inf)
+        limits = self._limits(job, most)
+        lead = "On other nodes it would count as more GPUs."
+        return tuple(f"{lead} {excess.sentence}" for excess in limits[:1])
 
     def _missing(self, shape: Shape) -> str | None:
         """What a request lacks on the nodes; None if there would be room."""

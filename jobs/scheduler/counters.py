@@ -151,9 +151,7 @@ class Counters(Tally):
 
     def _slices(self, counter: Counter) -> Iterator[Slice]:
         """What was used, and what is charged as if it were used from now on."""
-        for key, slices in self._usage.history.items():
-            if counter in self._groups[self.group(*key)].micros:
-                yield from slices
+        yield from self.history(counter)
         for group, gpus, gpu_seconds in self._charged:
             lasts = timedelta(seconds=abs(gpu_seconds) / gpus)
             if lasts and counter in self._groups[group].micros:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobs.scheduler.admit import admit, gpus_of
 from jobs.scheduler.policy import Backfill, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
@@ -25,6 +26,8 @@ class Decided:
 
     starts: list[Start] = field(default_factory=list)
     started: list[Pending] = field(default_factory=list)
+    gpus: dict[int, float] = field(default_factory=dict)
+    """By job id, as how many those that start count where they are."""
     waiting: list[Pending] = field(default_factory=list)
     """For room."""
     limited: list[Pending] = field(default_factory=list)
@@ -55,11 +58,11 @@ class Pass:
 
     def consider(self, job: Pending) -> bool:
         """Start it, or promise it a time, or leave it waiting; whether it starts."""
-        verdict = self._check(job)
+        verdict, shape = self._admit(job)
         if verdict == BORROWS:
             self.borrowing.append(job)
             return False
-        return self._serve(job, verdict)
+        return self._serve(job, shape, verdict)
 
     def finish(self) -> Decided:
         """Serve those who would have to borrow."""
@@ -69,17 +72,17 @@ class Pass:
 
     def serve(self, job: Pending) -> bool:
         """The same for one who may borrow; whether it starts."""
-        return self._serve(job, self._check(job))
+        verdict, shape = self._admit(job)
+        return self._serve(job, shape, verdict)
 
-    def _check(self, job: Pending) -> int:
-        return self._tally.check(self._group(job), job.gpus, job.gpus * job.walltime_s)
+    def _admit(self, job: Pending) -> tuple[int, Shape]:
+        return admit(job, self._pools[job.partition], self._tally)
 
     def _group(self, job: Pending) -> int:
         return self._tally.group(job.project_id, job.user_id, job.band)
 
-    def _serve(self, job: Pending, verdict: int) -> bool:
+    def _serve(self, job: Pending, shape: Shape, verdict: int) -> bool:
         pool = self._pools[job.partition]
-        shape = pool.shape_of(job)
         if verdict not in (FITS, BORROWS):
             # What is missing may be lent out.
             self._preempt(job, pool, shape)
@@ -118,8 +121,12 @@ class Pass:
         site = pool.find(shape, length, self._now, elsewhere)
         if site is None:
             return False
+        gpus, group = gpus_of(shape, site), self._group(job)
+        if shape.varies and self._tally.check(group, gpus, gpus * length) not in (FITS, BORROWS):
+            return False
         placements = pool.start(job.id, site, self._now + length)
-        self._tally.add(self._group(job), job.gpus, job.gpus * length)
+        self._tally.add(group, gpus, gpus * length)
+        self.decided.gpus[job.id] = gpus
         self.decided.starts.append(Start(job.id, placements))
         self.decided.started.append(job)
         return True

@@ -11,11 +11,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from jobs.scheduler.hours import Hours
 from jobs.scheduler.lines import Coming, Counted, Kind, Line, Queue
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Closure, Pool
+from jobs.scheduler.quota import micros
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
 
@@ -27,12 +29,17 @@ class Forecast:
         self._tally = tally
         self._places = {r.node.id: Place(r) for pool in pools.values() for r in pool.rooms}
         self._queues = {name: Queue() for name in sorted(pools)}
-        self._lines: dict[tuple[int, int, int], Line] = {}
+        self._lines: dict[tuple[int, int, int, float], Line] = {}
         self._parked: dict[object, list[Line]] = defaultdict(list)
         self._events: list[tuple[float, int, Coming | None]] = []
-        """When a job ends or becomes ready (then it is given), or a reservation (negative) ends."""
-        self._on: dict[int, list[Place]] = {}
-        self._running: dict[int, Counted] = {}
+        """When a job ends or becomes ready (then it is given), or, with negative numbers, a
+        reservation ends or a limit on GPU-hours has room again."""
+        self._on: dict[int, Sequence[Place]] = {}
+        self._running: dict[int, tuple[float, Counted]] = {}
+        """Since when, and how limits count it."""
+        self._hours = Hours(tally, now)
+        self._awaited: dict[int, float] = {}
+        """When limits on GPU-hours are looked at again."""
         self._tasks: dict[int, int] = defaultdict(int)
         """Tasks of each array that run."""
         self._dependents: dict[int, list[Coming]] = defaultdict(list)
@@ -46,9 +53,7 @@ class Forecast:
         end = max(end, self._now + 1)
         self._on[job_id] = [p for p in self._places.values() if p.expect(job_id, end)]
         if counted is not None:
-            self._running[job_id] = counted
-            if counted.array:
-                self._tasks[counted.array[0]] += 1
+            self._count(job_id, counted)
         if end < math.inf:
             heapq.heappush(self._events, (end, job_id, None))
 
@@ -71,6 +76,8 @@ class Forecast:
                 if ready is not None:
                     self._join(ready)
                     freed.add(ready.partition)
+                elif job_id < -len(self._closures):
+                    self._let_go(-job_id - len(self._closures) - 1, freed)
                 elif job_id < 0:
                     self._open(self._closures[-job_id - 1], freed)
                 else:
@@ -89,11 +96,14 @@ class Forecast:
         kind = kinds.get(id(job.shape))
         if kind is None:
             kind = kinds[id(job.shape)] = Kind(job.shape, self._places, self._now)
-        array = job.counted.array
-        key = (id(job.shape), job.counted.group, array[0] if array else -1)
+        group, _, charge, array = job.counted
+        # Where GPU-hours are limited, a shorter one may start before a longer one.
+        charge = charge if self._hours.are_limited(group) else 0.0
+        key = (id(job.shape), group, array[0] if array else -1, charge)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = Line(kind, job.partition)
+        kind.held = False
         heapq.heappush(line.jobs, job)
         if len(line.jobs) == 1 and not line.parked:
             heapq.heappush(kind.lines, line)
@@ -111,23 +121,52 @@ class Forecast:
             place.leave(job_id)
             self._queues[place.room.node.partition].freed(place, self._now)
             freed.add(place.room.node.partition)
-        counted = self._running.pop(job_id, None)
-        if counted is not None:
-            self._tally.remove(counted.group, counted.gpus, counted.gpu_seconds)
-            for limit in self._tally.limits(counted.group):
-                self._unpark(limit, freed)
-            if counted.array:
-                self._tasks[counted.array[0]] -= 1
-                self._unpark(counted.array, freed)
-        for other in self._dependents.pop(job_id, ()):
+        if job_id in self._running:
+            self._give_back(job_id, freed)
+        for other in self._awaiting(job_id):
             other.after -= 1
             if not other.after:
                 self._ready(other)
                 freed.add(other.partition)
 
+    def _awaiting(self, job_id: int) -> list[Coming]:
+        """Who waits for its end. If it waits again itself, the others do for its next one."""
+        there = self._dependents.pop(job_id, [])
+        again = [job for job in there if job.id == job_id]
+        if again:
+            self._dependents[job_id] = [job for job in there if job.id != job_id]
+        return again or there
+
+    def _count(self, job_id: int, counted: Counted) -> None:
+        """The tally counts it; so do its array, and the periods of GPU-hours."""
+        self._running[job_id] = self._now, counted
+        if counted.array:
+            self._tasks[counted.array[0]] += 1
+        if counted.gpus:
+            until = self._now + counted.gpu_seconds / counted.gpus
+            self._hours.starts(counted.group, job_id, self._now, until, counted.gpus)
+
+    def _give_back(self, job_id: int, freed: set[str]) -> None:
+        """What it has used of its GPU-hours stays used."""
+        began, counted = self._running.pop(job_id)
+        group, gpus, charge, array = counted
+        if gpus:
+            self._hours.ends(group, job_id, self._now)
+        self._tally.remove(group, gpus, max(0.0, charge - gpus * (self._now - began)))
+        for limit in self._tally.limits(group):
+            self._unpark(limit, freed)
+        if array:
+            self._tasks[array[0]] -= 1
+            self._unpark(array, freed)
+
+    def _let_go(self, limit: int, freed: set[str]) -> None:
+        if self._awaited.get(limit) == self._now:
+            del self._awaited[limit]
+            self._unpark(limit, freed)
+
     def _unpark(self, limit: object, freed: set[str]) -> None:
         for line in self._parked.pop(limit, ()):
-            line.parked = False
+            line.parked = line.kind.held = False
             heapq.heappush(line.kind.lines, line)
             freed.add(line.partition)
 
@@ -137,7 +176,8 @@ class Forecast:
 
     def _serve_queue(self, queue: Queue) -> None:
         while any(
-            k.lines and len(k.fitting) >= k.number and not k.held for k in queue.kinds.values()
+            k.lines and not k.held and len(k.fitting) >= k.number and k.fits()
+            for k in queue.kinds.values()
         ):
             if not self._serve_first(queue):
                 break
@@ -148,7 +188,7 @@ class Forecast:
         waiting.sort(key=_first_rank)
         clear = True
         for kind in waiting:
-            if len(kind.fitting) < kind.number:
+            if len(kind.fitting) < kind.number or not kind.fits():
                 if clear:
                     limit = self._limit(kind.lines[0].jobs[0])
                     if limit is not None:
@@ -170,13 +210,29 @@ class Forecast:
         line = heapq.heappop(kind.lines)
         line.parked = True
         self._parked[limit].append(line)
+        if isinstance(limit, int):
+            self._await(limit, line.jobs[0].counted)
+
+    def _await(self, limit: int, counted: Counted) -> None:
+        """Look again once a period has let go of enough, if it is one of GPU-hours."""
+        charge = micros(counted.gpu_seconds)
+        at = self._hours.room_at(counted.group, limit, charge, self._now)
+        if at is not None and at < self._awaited.get(limit, math.inf):
+            self._awaited[limit] = at
+            heapq.heappush(self._events, (at, -len(self._closures) - 1 - limit, None))
 
     def _limit(self, job: Coming) -> object | None:
         """The limit that keeps it from starting now."""
         counted = job.counted
         if counted.array and self._tasks[counted.array[0]] >= counted.array[1]:
             return counted.array
-        found = self._tally.check(counted.group, counted.gpus, counted.gpu_seconds)
+        return self._exceeded(counted)
+
+    def _exceeded(self, counted: Counted) -> int | None:
+        group, gpus, charge, _ = counted
+        found = self._tally.check(group, gpus, charge)
+        while found not in (FITS, BORROWS) and self._hours.falls(group, found, self._now):
+            found = self._tally.check(group, gpus, charge)
         return None if found in (FITS, BORROWS) else found
 
     def _start_one(self, queue: Queue, kind: Kind, clear: bool) -> bool:
@@ -186,23 +242,22 @@ class Forecast:
         if kind.closed:
             until = self._now + line.jobs[0].runs_s
             fitting = [place for place in fitting if kind.is_open(place, self._now, until)]
-            if len(fitting) < kind.number:
-                return False
-        if not clear:
-            beside = [place for place in fitting if place.node_id not in queue.kept]
-            if len(beside) >= kind.number:
-                fitting = beside
-            else:
-                soon = [one for one in kind.lines if self._now + one.jobs[0].runs_s <= queue.at]
-                if not soon:
-                    return False
-                line = min(soon)
-        if len(fitting) > kind.number:
-            fitting = heapq.nsmallest(kind.number, fitting, key=Place.snugness)
-        self._start(line, fitting)
+        free = fitting if clear else [one for one in fitting if one.node_id not in queue.kept]
+        places = kind.choose(free)
+        if places is None and not clear:
+            soon = [one for one in kind.lines if self._now + one.jobs[0].runs_s <= queue.at]
+            soon = [one for one in soon if self._limit(one.jobs[0]) is None]
+            if soon:
+                line, places = min(soon), kind.choose(fitting)
+        if places is None:
+            return False
+        counted = kind.counted(line.jobs[0], places)
+        if kind.shape.varies and self._exceeded(counted) is not None:
+            return False
+        self._start(line, places, counted)
         return True
 
-    def _start(self, line: Line, places: list[Place]) -> None:
+    def _start(self, line: Line, places: Sequence[Place], counted: Counted) -> None:
         job, kind = heapq.heappop(line.jobs), line.kind
         if line is kind.lines[0]:
             heapq.heapreplace(kind.lines, line) if line.jobs else heapq.heappop(kind.lines)
@@ -217,10 +272,8 @@ class Forecast:
             queue.taken(place, self._now)
         self.starts[job.id] = self._now
         self._on[job.id] = places
-        counted = self._running[job.id] = job.counted
         self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
-        if counted.array:
-            self._tasks[counted.array[0]] += 1
+        self._count(job.id, counted)
         heapq.heappush(self._events, (end, job.id, None))
         if queue.blocked is job:
             # What was kept from it may go on.

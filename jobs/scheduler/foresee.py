@@ -49,16 +49,20 @@ class Foresight:
     pools: Mapping[str, Pool]
     tally: Tally
     waiting: Sequence[Pending]
-    """All that can start without anybody's doing, in their order."""
+    """All that can start without anybody's doing, in their order; among them those who have to
+    make room, as they will wait again."""
     started: Sequence[Pending]
     """Those that this plan starts."""
     now: datetime
     gone: Mapping[int, float] = field(default_factory=dict)
-    """By when those are gone who this plan tells to stop. That they wait again is left out."""
+    """By when those are gone who this plan tells to stop."""
+    counted: Mapping[int, float] = field(default_factory=dict)
+    """As how many GPUs each of those counts that this plan starts."""
 
     def expected(self) -> dict[int, datetime]:
         """By job id: when it is expected to start."""
-        return {job_id: self._moment(at) for job_id, at in self._play(EXPECTED).items()}
+        found = self._play(EXPECTED)
+        return {job_id: self._moment(at) for job_id, at in found.items() if self._waits(job_id)}
 
     def estimates(self) -> dict[int, Estimate]:
         """By job id; for those whose start cannot be told there is none."""
@@ -74,7 +78,11 @@ class Foresight:
                 late=self._moment(max(late.get(job_id, at), at)),
             )
             for job_id, at in expected.items()
+            if self._waits(job_id)
         }
+
+    def _waits(self, job_id: int) -> bool:
+        return job_id not in self._running
 
     def _moment(self, at: float) -> datetime:
         return datetime.fromtimestamp(at, self.now.tzinfo)
@@ -83,36 +91,42 @@ class Foresight:
         mark = self.tally.mark()
         now = self.now.timestamp()
         forecast = Forecast(self.pools, self.tally, now)
+        done = set()
         for job in self.snapshot.running:
-            end = min(lengths.running(job).timestamp(), self.gone.get(job.id, math.inf))
-            forecast.runs(job.id, end, self._holdings.get(job.id))
+            end, by = lengths.running(job).timestamp(), self.gone.get(job.id, math.inf)
+            forecast.runs(job.id, min(end, by), self._holdings.get(job.id))
+            if not job.leaving and end <= by:
+                done.add(job.id)
         for begun in self.started:
-            forecast.runs(begun.id, now + lengths.pending(begun), self._counted(begun))
+            counted = self._counted(begun, self.counted[begun.id])
+            forecast.runs(begun.id, now + lengths.pending(begun), counted)
         for rank, waits in enumerate(self.waiting):
             after = self._unfinished(waits)
-            if after is not None:
+            if after is not None and waits.id not in done:
                 forecast.comes(self._coming(waits, rank, lengths.pending(waits)), after)
         found = forecast.play()
         self.tally.reset(mark)
         return found
 
     def _coming(self, job: Pending, rank: int, runs_s: float) -> Coming:
+        shape = self.pools[job.partition].shape_of(job)
         return Coming(
             id=job.id,
             rank=rank,
             partition=job.partition,
-            shape=self.pools[job.partition].shape_of(job),
-            counted=self._counted(job),
+            shape=shape,
+            counted=self._counted(job, shape.gpus),
             runs_s=max(1.0, runs_s),
+            limit_s=job.walltime_s,
             ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,
         )
 
-    def _counted(self, job: Pending) -> Counted:
+    def _counted(self, job: Pending, gpus: float) -> Counted:
         array = None
         if job.array_id is not None and job.array_limit is not None:
             array = job.array_id, job.array_limit
         group = self.tally.group(job.project_id, job.user_id, job.band)
-        return Counted(group, job.gpus, job.gpus * job.walltime_s, array)
+        return Counted(group, gpus, gpus * job.walltime_s, array)
 
     @cached_property
     def _holdings(self) -> dict[int, Counted]:
@@ -135,10 +149,16 @@ class Foresight:
 
     def _unfinished(self, job: Pending) -> set[int] | None:
         """Who has to end before; None if it cannot be told when."""
+        if job.id in self._running:
+            return {job.id}
         if job.dependency is not DependencyState.WAITING:
             return set()
         after = {one for other in job.waits_for for one in self._meant.get(other, (other,))}
         return after if after and after <= self._known else None
+
+    @cached_property
+    def _running(self) -> set[int]:
+        return {job.id for job in self.snapshot.running}
 
     @cached_property
     def _known(self) -> set[int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobs.scheduler.holds import is_open
 from jobs.scheduler.place import Place
 from jobs.scheduler.shape import Shape
+from jobs.scheduler.topology import compact
 
 
 class Counted(NamedTuple):
@@ -35,6 +37,8 @@ class Coming:
     counted: Counted
     runs_s: float
     """How long it is expected to run."""
+    limit_s: float
+    """How long it may."""
     ready_at: float = -math.inf
     """It does not start before."""
     after: int = 0
@@ -61,24 +65,17 @@ class Kind:
     """All lines of one shape in one partition, and the places where it fits at the moment."""
 
     __slots__ = (
-        "closed",
-        "cpus",
-        "fitting",
-        "gpus",
-        "held",
-        "lines",
-        "masks",
-        "memory_mib",
-        "number",
-        "shape",
-    )
+        "closed", "cpus", "fitting", "gpus", "held", "lines", "masks", "memory_mib", "number",
+        "shape", "switches",
+    )  # fmt: skip
 
     def __init__(self, shape: Shape, places: Mapping[int, Place], now: float) -> None:
         self.shape = shape
         asked = shape.asked
         self.closed = shape.closed
         self.number = asked.nodes
-        self.gpus = asked.gpus_per_node or int(bool(asked.shards))
+        self.switches = asked.max_switches if asked.nodes > 1 else None
+        self.gpus = asked.gpus_per_node
         self.cpus = asked.cpus
         self.memory_mib = asked.memory_mib or 0
         ready = {room.node.id for room in shape.ready}
@@ -95,9 +92,34 @@ class Kind:
         """Whether the place is kept for nobody else meanwhile."""
         return is_open(self.closed.get(place.node_id, ()), start, until)
 
-    def may_start(self) -> bool:
-        """Whether its first job fits, and nothing known is in its way."""
-        return bool(self.lines) and len(self.fitting) >= self.number and not self.held
+    def fits(self) -> bool:
+        """Whether there is room for one now."""
+        if self.switches is None or len(self.fitting) < self.number:
+            return len(self.fitting) >= self.number
+        return self.choose(list(self.fitting.values())) is not None
+
+    def choose(self, places: Sequence[Place]) -> Sequence[Place] | None:
+        """The tightest of these, as many as it needs; None if they do not do."""
+        if len(places) < self.number:
+            return None
+        if self.switches is not None:
+            return compact(places, self.number, self._key, self.switches)
+        if len(places) == self.number:
+            return places
+        return heapq.nsmallest(self.number, places, key=self._key)
+
+    def _key(self, place: Place) -> tuple[object, ...]:
+        if self.shape.varies:
+            return self.shape.counts[place.node_id][0], *place.snugness()
+        return place.snugness()
+
+    def counted(self, job: Coming, places: Iterable[Place]) -> Counted:
+        """How limits count a job of it there."""
+        found = job.counted
+        if not self.shape.varies:
+            return found
+        gpus = math.fsum(self.shape.counts[place.node_id][0] for place in places)
+        return found._replace(gpus=gpus, gpu_seconds=gpus * job.limit_s)
 
     def look(self, place: Place, now: float) -> None:
         """The place has changed, or for whom it is kept."""
@@ -109,6 +131,7 @@ class Kind:
             and place.cpus >= self.cpus
             and (not self.memory_mib or place.memory_mib >= self.memory_mib)
             and not place.alone
+            and (not self.shape.asked.shards or place.part(self.shape.asked, mask) is not None)
             and not (self.shape.asked.exclusive and place.holds)
             and (not self.closed or self.is_open(place, now, now + 1))
         ):
@@ -150,12 +173,25 @@ class Queue:
             return
         self.blocked = job
         first = [(places[node_id].fits_from(kind.shape), places[node_id]) for node_id in kind.masks]
-        moments = sorted(at for at, _ in first)
-        self.at = moments[kind.number - 1] if len(moments) >= kind.number else math.inf
-        # What is free long before is left to those who can use it meanwhile.
-        late = sorted(
-            (-at, place.room.order, place.node_id) for at, place in first if at <= self.at
-        )
-        self.kept = frozenset(node_id for _, _, node_id in late[: kind.number])
-        if self.at == math.inf:
-            self.kept = frozenset()
+        self.at, self.kept = _foreseen(kind, first)
+
+
+def _foreseen(kind: Kind, first: Sequence[tuple[float, Place]]) -> tuple[float, frozenset[int]]:
+    """When there is room for the kind, by when each place has; and the nodes it is going to use.
+
+    What is free long before is left to those who can use it meanwhile.
+    """
+    moments = sorted(at for at, _ in first if at < math.inf)[kind.number - 1 :]
+    for moment in dict.fromkeys(moments):
+        late = sorted((-at, one.room.order, one.node_id, one) for at, one in first if at <= moment)
+        chosen: list[Place] | None = [place for *_, place in late[: kind.number]]
+        if kind.switches is not None:
+            there = [place for *_, place in late]
+            chosen = compact(there, kind.number, _as_given, kind.switches)
+        if chosen is not None:
+            return moment, frozenset(place.node_id for place in chosen)
+    return math.inf, frozenset()
+
+
+def _as_given(_: Place) -> int:
+    return 0

@@ -9,8 +9,8 @@ they do not delay what it is promised (`decide.py`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -158,12 +158,26 @@ class _Walk:
 
     def foresight(self) -> Foresight:
         """When the rest starts."""
-        begun = self.room.decided.started
-        ids = {job.id for job in begun}
-        waiting: Sequence[Pending] = [job for job in self.startable if job.id not in ids]
+        decided = self.room.decided
+        begun = {job.id for job in decided.started}
         by = self.now.timestamp() + self.snapshot.policy.grace_s
-        gone = {one.job_id: by for one in self.room.decided.preempted}
-        return Foresight(self.snapshot, self.pools, self.counters, waiting, begun, self.now, gone)
+        gone = {one.job_id: by for one in decided.preempted}
+        waiting = self._with_victims([job for job in self.startable if job.id not in begun], gone)
+        return Foresight(
+            self.snapshot, self.pools, self.counters, waiting, decided.started, self.now, gone,
+            decided.gpus,
+        )  # fmt: skip
+
+    def _with_victims(self, waiting: Sequence[Pending], gone: Container[int]) -> Sequence[Pending]:
+        """Who waits, and who will again after having made room, in their order."""
+        back = [
+            job.again
+            for job in self.snapshot.running
+            if job.again is not None and (job.leaving or job.id in gone)
+        ]
+        if not back:
+            return waiting
+        return ranked(replace(self.snapshot, pending=(*waiting, *back)), self.now)
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:

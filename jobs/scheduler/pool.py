@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from jobs.scheduler.demand import counts, mask
 from jobs.scheduler.fit import could_hold
 from jobs.scheduler.holds import NOW, Hold, Span
 from jobs.scheduler.levels import Levels
@@ -42,7 +43,7 @@ class Pool:
 
     rooms: Rooms
     closures: tuple[Closure, ...] = ()
-    shapes: dict[tuple[Resources, frozenset[int]], Shape] = field(default_factory=dict)
+    shapes: dict[tuple[Resources, frozenset[int], float], Shape] = field(default_factory=dict)
     promises: dict[int, Promise] = field(default_factory=dict)
     """By job id, in the order in which they were given."""
     mix: Callable[[], Mix] | None = None
@@ -72,24 +73,33 @@ class Pool:
         for shape in self.shapes.values():
             shape.fails_from = math.inf
 
-    def shape(self, asked: Resources, allowed: frozenset[int] = frozenset()) -> Shape:
+    def shape(
+        self, asked: Resources, allowed: frozenset[int] = frozenset(), most: float = math.inf
+    ) -> Shape:
         """The class of this request, made when first asked for.
 
-        `allowed`: the reservations of nodes that the job may use.
+        `allowed`: the reservations of nodes that the job may use. `most`: as how many GPUs its
+        part on a node may count.
         """
-        found = self.shapes.get((asked, allowed))
+        found = self.shapes.get((asked, allowed, most))
         if found is None:
-            able = [room for room in self.rooms if could_hold(room.node, asked)]
-            found = self.shapes[asked, allowed] = Shape(
-                asked=asked,
-                able=able,
-                ready=[room for room in able if not room.node.unavailable],
-                masks={room.node.id: room.mask(asked) for room in able},
-                levels=self.levels,
-                promises=self.promises,
-                closed=self._closed(allowed),
-            )
+            found = self.shapes[asked, allowed, most] = self._shape(asked, allowed, most)
         return found
+
+    def _shape(self, asked: Resources, allowed: frozenset[int], most: float) -> Shape:
+        rooms = [room for room in self.rooms if could_hold(room.node, asked)]
+        may = {room.node.id: counts(room.node, asked, most) for room in rooms}
+        able = [room for room in rooms if may[room.node.id]]
+        return Shape(
+            asked=asked,
+            able=able,
+            ready=[room for room in able if not room.node.unavailable],
+            masks={room.node.id: mask(room, asked, most) for room in able},
+            levels=self.levels,
+            promises=self.promises,
+            counts={room.node.id: may[room.node.id] for room in able},
+            closed=self._closed(allowed),
+        )
 
     def has_room(self, asked: Resources) -> bool:
         """False: no request like this can start now. True: it may."""

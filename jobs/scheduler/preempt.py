@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.bands import Band
+from jobs.scheduler.admit import gpus_of
 from jobs.scheduler.holds import Hold
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.pool import Pool
@@ -44,8 +45,8 @@ class Victim:
     """It has been told to stop."""
 
     def lost(self, now: float) -> float:
-        """GPU-seconds of work that would have to be done again."""
-        return max(0.0, now - self.saved_at) * max(1.0, self.gpus)
+        """GPU-seconds of work that would have to be done again; without GPUs as if on one."""
+        return max(0.0, now - self.saved_at) * (self.gpus or 1.0)
 
 
 Holds = list[tuple[Room, Hold]]
@@ -70,7 +71,8 @@ class Preemption:
         self._leaving = [victim for victim in every if victim.leaving]
         self._claims: list[tuple[int, float]] = []
         """Group and GPUs of those for whom the leaving make room."""
-        self._hopeless: set[tuple[int, int]] = set()
+        self._hopeless: dict[tuple[int, int], float] = {}
+        """By class and group: the shortest time for which nobody's leaving would do."""
 
     def make_room(
         self, job: Pending, group: int, pool: Pool, shape: Shape, length: float
@@ -80,7 +82,8 @@ class Preemption:
         None if that would not do. Until `policy.grace_s` from now they are still there: the caller
         promises the job its place from then on.
         """
-        if not (self._victims or self._leaving) or (id(shape), group) in self._hopeless:
+        known = self._hopeless.get((id(shape), group), math.inf)
+        if not (self._victims or self._leaving) or length >= known:
             return None
         there = _whereabouts(pool)
         trial = _Trial(job, group, pool, shape, length, self._now, self._tally)
@@ -93,9 +96,9 @@ class Preemption:
             self._tally.remove(*claim, 0.0)
         trial.undo()
         if chosen is None:
-            self._hopeless.add((id(shape), group))
+            self._hopeless[id(shape), group] = length
             return None
-        self._claims.append((group, job.gpus))
+        self._claims.append((group, trial.gpus))
         for victim in chosen:
             self._victims.remove(victim)
             self._leaving.append(victim)
@@ -109,10 +112,12 @@ class Preemption:
         if trial.fits():
             return []
         taken = []
-        limited = trial.limited()
+        gpus = trial.gpus
+        limited = trial.limited(gpus)
         for victim in self._victims:
             # What was borrowed may be given back on nodes of another partition, too.
-            if (limited or victim.job_id in there) and self._may_be_taken(victim, job, group):
+            reached = limited or victim.job_id in there
+            if reached and self._may_be_taken(victim, job, group, gpus):
                 trial.remove(victim, there.get(victim.job_id, []))
                 taken.append(victim)
                 if trial.fits():
@@ -123,10 +128,10 @@ class Preemption:
         ran = self._now - victim.started_at
         return not victim.leaving and may_be_asked(self._policy, ran, victim.preempted)
 
-    def _may_be_taken(self, victim: Victim, job: Pending, group: int) -> bool:
+    def _may_be_taken(self, victim: Victim, job: Pending, group: int, gpus: float) -> bool:
         if victim.band in self._policy.preempts.get(job.band, frozenset()):
             return True
-        return victim.group != group and self._tally.owes(victim.group, group, job.gpus)
+        return victim.group != group and self._tally.owes(victim.group, group, gpus)
 
 
 class _Trial:
@@ -138,6 +143,8 @@ class _Trial:
     ) -> None:  # fmt: skip
         self._job, self._group, self._length, self._now = job, group, length, now
         self._pool, self._shape, self._tally = pool, shape, tally
+        self.gpus = shape.gpus
+        """As how many it counts: at least, and where it last was found to fit."""
         self._removed: dict[int, tuple[Victim, Holds]] = {}
         self._was = shape.fails_from
         self._promises = dict(pool.promises)
@@ -157,18 +164,21 @@ class _Trial:
         self._tally.add(victim.group, victim.gpus, 0.0)
         del self._removed[victim.job_id]
 
-    def limited(self) -> bool:
-        """Whether a quota is in its way, whatever there is room for."""
-        job = self._job
-        limit = self._tally.check(self._group, job.gpus, job.gpus * job.walltime_s)
+    def limited(self, gpus: float) -> bool:
+        """Whether a quota is in its way with so many, whatever there is room for."""
+        limit = self._tally.check(self._group, gpus, gpus * self._job.walltime_s)
         return limit not in (FITS, BORROWS)
 
     def fits(self) -> bool:
         """Whether it could start, were they gone, and break no promise."""
-        if self.limited():
+        if self.limited(self._shape.gpus):
             return False
         self._shape.fails_from = math.inf
-        return self._pool.find(self._shape, self._length, self._now) is not None
+        site = self._pool.find(self._shape, self._length, self._now)
+        if site is None:
+            return False
+        self.gpus = gpus_of(self._shape, site)
+        return not self._shape.varies or not self.limited(self.gpus)
 
     def let_off(self, taken: Sequence[Victim]) -> list[Victim]:
         """Those who are needed: who loses most is let off first."""

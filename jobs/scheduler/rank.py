@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from jobs.scheduler.demand import least
 from jobs.scheduler.fairshare import Association, standings
 from jobs.scheduler.policy import Order
 from jobs.scheduler.predict import response_ratio
 from jobs.scheduler.priority import points
-from jobs.scheduler.snapshot import Pending, Snapshot
+from jobs.scheduler.snapshot import Node, Pending, Snapshot
+from jobs.spec import Resources
 
 OVERDUE_S = 2 * 86_400.0
 OVERDUE_WALLTIMES = 2.0
@@ -79,18 +82,41 @@ def longest_wait_s(walltime_s: float) -> float:
 def points_of(snapshot: Snapshot, now: datetime) -> Score:
     """How many points a job has by `priority.py`."""
     shares = fair_shares(snapshot)
-    sizes: dict[str, int] = {}
-    for node in snapshot.nodes:
-        sizes[node.partition] = sizes.get(node.partition, 0) + len(node.gpus)
+    sizes = Sizes(snapshot.nodes)
     own, usual, moment = dict(snapshot.weights), snapshot.policy.weights, now.timestamp()
     return lambda job: points(
         own.get(job.partition, usual),
         _waited_s(job, moment),
         shares.get(job.association, 0.0),
-        job.gpus,
-        sizes.get(job.partition, 0),
+        sizes.asked(job.partition, job.resources),
+        sizes.of(job.partition),
         job.nice,
     )
+
+
+class Sizes:
+    """What requests and partitions come to in GPUs. Equal requests are counted once."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes: dict[str, list[Node]] = defaultdict(list)
+        for node in nodes:
+            self._nodes[node.partition].append(node)
+        self._asked: dict[tuple[str, Resources], float] = {}
+        self._of: dict[str, int] = {}
+
+    def of(self, partition: str) -> int:
+        """All GPUs of its nodes."""
+        if partition not in self._of:
+            self._of[partition] = sum(len(node.gpus) for node in self._nodes.get(partition, ()))
+        return self._of[partition]
+
+    def asked(self, partition: str, asked: Resources) -> float:
+        """The fewest that a request comes to there."""
+        if not asked.exclusive and not asked.shards:
+            return asked.gpus
+        if (partition, asked) not in self._asked:
+            self._asked[partition, asked] = least(self._nodes.get(partition, ()), asked)
+        return self._asked[partition, asked]
 
 
 def _waited_s(job: Pending, now: float) -> float:

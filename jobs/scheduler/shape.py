@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from jobs.scheduler.demand import fewest
 from jobs.scheduler.holds import NOW, Span, is_open
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.openings import Moments, Openings
@@ -32,6 +33,8 @@ class Shape:
     levels: Levels[Room]
     promises: Mapping[int, Promise]
     """What is promised of the nodes, to anybody."""
+    counts: dict[int, tuple[float, ...]]
+    """By node id: as how many GPUs its part there may count, ascending."""
     closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     """By node id: when it is kept for others, or for nobody."""
     fails_from: float = math.inf
@@ -42,9 +45,15 @@ class Shape:
     """As `packing` knows it, and on which nodes at all."""
 
     openings: Openings = field(init=False)
+    gpus: float = field(init=False)
+    """As how many GPUs it counts at least, in all."""
+    varies: bool = field(init=False)
+    """It may count as more."""
 
     def __post_init__(self) -> None:
         self.openings = Openings(self.asked, self.ready, self.masks, self.levels)
+        self.gpus = fewest(self.counts.values(), self.asked)
+        self.varies = len({count for found in self.counts.values() for count in found}) > 1
 
     def fitting(self, until: float, tightest: bool = False) -> Rooms:
         """The nodes that can take its part now and keep it so long, whatever is promised.

@@ -118,11 +118,6 @@ class Pending:
     def association(self) -> Association:
         return self.project_id, self.user_id
 
-    @property
-    def gpus(self) -> float:
-        """In all."""
-        return self.resources.gpus
-
 
 @dataclass(frozen=True)
 class Running:
@@ -158,6 +153,8 @@ class Running:
     """What it asked for; None: not known, and so not counted among what is typical."""
     leaving: bool = False
     """It has been told to stop; then `ends_by` is when it will be gone at the latest."""
+    again: Pending | None = None
+    """As what it waits again when it has to make room; None: it does not."""
 
     @property
     def label(self) -> str:

@@ -19,7 +19,7 @@ from jobs.scheduler.limits import (
     Scope,
     Usage,
 )
-from jobs.scheduler.periods import Period
+from jobs.scheduler.periods import Period, Slice
 from jobs.scheduler.quota import MICROS, NOBODY, QuotaTree, counted, micros, parts
 
 FITS = -1
@@ -158,6 +158,16 @@ class Tally:
         """All that `check` may tell to be in the way of this group's jobs."""
         mine = self._groups[group]
         return tuple(counter.index for counter in (*mine.jobs, *mine.gpus, *mine.micros))
+
+    def hours(self, group: int) -> tuple[Counter, ...]:
+        """Those of GPU-hours that this group counts in."""
+        return self._groups[group].micros
+
+    def history(self, counter: Counter) -> Iterator[Slice]:
+        """When what counts in one of GPU-hours was used, as far as that is told."""
+        for key, slices in self._usage.history.items():
+            if counter in self._groups[self.group(*key)].micros:
+                yield from slices
 
     def owes(self, debtor: int, creditor: int, gpus: float) -> bool:
         """Whether a project of the one group runs on what the other has a right to.

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from jobs.scheduler.room import Room
+from jobs.scheduler.snapshot import Node
 
-Key = Callable[[Room], Any]
+
+class OnNode(Protocol):
+    """What stands for a node."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+At = TypeVar("At", bound=OnNode)
+Key = Callable[[Any], Any]
 
 
 def compact(
-    rooms: Sequence[Room], number: int, key: Key, max_switches: int | None = None
-) -> list[Room] | None:
+    rooms: Sequence[At], number: int, key: Key, max_switches: int | None = None
+) -> list[At] | None:
     """`number` of these nodes under the lowest switch that has enough, on its fewest leaves.
 
     Of equal switches that with the fewest such nodes is used, so that large groups stay whole,
@@ -36,12 +45,10 @@ def compact(
     return _on_few_leaves(ordered, number, max_switches)
 
 
-def _on_few_leaves(
-    rooms: Sequence[Room], number: int, max_switches: int | None
-) -> list[Room] | None:
+def _on_few_leaves(rooms: Sequence[At], number: int, max_switches: int | None) -> list[At] | None:
     """Leaves do not overlap, so the largest first are the fewest."""
     leaves = sorted(_groups(rooms, 0).values(), key=len, reverse=True)
-    chosen: list[Room] = []
+    chosen: list[At] = []
     for used, leaf in enumerate(leaves, 1):
         if max_switches is not None and used > max_switches:
             return None
@@ -54,8 +61,8 @@ def _on_few_leaves(
     return None
 
 
-def _groups(rooms: Sequence[Room], level: int) -> dict[str, list[Room]]:
-    groups: dict[str, list[Room]] = defaultdict(list)
+def _groups(rooms: Sequence[At], level: int) -> dict[str, list[At]]:
+    groups: dict[str, list[At]] = defaultdict(list)
     for room in rooms:
         switches = room.node.switches
         groups[switches[level] if level < len(switches) else ""].append(room)

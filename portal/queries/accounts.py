@@ -100,11 +100,17 @@ def counted(books: Books, limits: Iterable[Quota]) -> Usage:
     )
 
 
-def _running(books: Books) -> tuple[Holding, ...]:
+def gpus_held(books: Books) -> dict[int, float]:
+    """By job, as how many GPUs it counts now: parts as fractions, of whole nodes all."""
     gpus: dict[int, float] = {}
     for meter in books.running:
         if meter.released_at is None:
             gpus[meter.job_id] = gpus.get(meter.job_id, 0.0) + meter.gpus
+    return gpus
+
+
+def _running(books: Books) -> tuple[Holding, ...]:
+    gpus = gpus_held(books)
     rows = Job.objects.filter(state__in=lifecycle.ACTIVE).order_by("pk").values_list(
         "pk", "project_id", "owner_id", "band", "walltime_s", "partition__name", "started_at"
     )  # fmt: skip

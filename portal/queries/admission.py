@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Max
-
 from jobs.bands import Band
 from jobs.rules import SpecError
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.limits import Demand, Usage
 from jobs.scheduler.quota import QuotaTree
 from jobs.spec import JobSpec
-from portal.models import Gpu, Partition, Project, Quota, User
-from portal.queries import accounts
+from portal.models import Partition, Project, Quota, User
+from portal.queries import accounts, machines
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,8 @@ class Admission:
             project_id=self.project.pk,
             user_id=self.owner.pk,
             band=self.band,
-            gpus=asked.gpus + asked.nodes * self._part(),
+            gpus=machines.gpus_asked(asked, self.partition.name),
             walltime_s=self.spec.walltime_s,
             partition=self.partition.name,
             gpu_model=asked.gpu_model,
         )
-
-    def _part(self) -> float:
-        """Its shards on a node as a part of a GPU: the smallest that they may be."""
-        if not self.spec.resources.shards:
-            return 0.0
-        divided = Gpu.objects.filter(present=True, node__partition=self.partition)
-        most = divided.aggregate(most=Max("shards"))["most"]
-        return self.spec.resources.shards / most if most else 0.0

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
-
-from django.db.models import Max
+from typing import Any, NamedTuple
 
 from jobs import lifecycle
 from jobs.bands import Band
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.limits import Demand, Holding
-from portal.models import Gpu, Job
-from portal.queries import accounts
+from jobs.scheduler.rank import Sizes
+from jobs.spec_json import resources
+from portal.models import Job
+from portal.queries import accounts, machines
 from portal.queries.books import Books
 
 
@@ -26,12 +26,9 @@ class _Asked(NamedTuple):
     project_id: int
     owner_id: int
     band: str
-    node_count: int
-    gpus_per_node: int
-    spec__resources__shards: int | None
     walltime_s: int
     partition__name: str
-    spec__resources__gpu_model: str | None
+    spec__resources: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -89,26 +86,26 @@ def _rank(holding: Holding) -> tuple[int, datetime, int]:
 
 
 def _never(counters: Counters) -> Iterator[tuple[int, str]]:
-    size = Gpu.objects.filter(present=True).aggregate(most=Max("shards"))["most"] or 1
+    sizes = Sizes(machines.nodes([]))
     rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
     for row in rows.values_list(*_Asked._fields).iterator(chunk_size=5000):
-        demand = _demand(_Asked._make(row), size)
+        demand = _demand(_Asked._make(row), sizes)
         refusal = counters.tree.refuse(demand)
         if refusal:
             yield demand.job_id, refusal.sentence
 
 
-def _demand(asked: _Asked, shards_per_gpu: int) -> Demand:
-    shards = (asked.spec__resources__shards or 0) / shards_per_gpu
+def _demand(row: _Asked, sizes: Sizes) -> Demand:
+    asked = resources(row.spec__resources or {})
     return Demand(
-        job_id=asked.pk,
-        project_id=asked.project_id,
-        user_id=asked.owner_id,
-        band=Band(asked.band),
-        gpus=asked.node_count * (asked.gpus_per_node + shards),
-        walltime_s=asked.walltime_s,
-        partition=asked.partition__name,
-        gpu_model=asked.spec__resources__gpu_model,
+        job_id=row.pk,
+        project_id=row.project_id,
+        user_id=row.owner_id,
+        band=Band(row.band),
+        gpus=sizes.asked(row.partition__name, asked),
+        walltime_s=row.walltime_s,
+        partition=row.partition__name,
+        gpu_model=asked.gpu_model,
     )
 
 

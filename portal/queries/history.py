@@ -6,19 +6,20 @@ What ended is read once and kept; a process that starts reads the last of it.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from datetime import datetime
 
 from jobs.lifecycle import State
 from jobs.scheduler.predict import History, Prediction, Work
-from portal.models import Attempt
+from portal.models import Attempt, Checkpoint
 
 READ_AT_FIRST = 20_000
 """Attempts, the last to have ended; fewer than `jobs.scheduler.predict` remembers."""
 TELLING = (State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMEOUT, State.OUT_OF_MEMORY)
 """Ends that tell how long a job holds its GPUs. Of a lost node or a preemption nothing follows."""
 COLUMNS = (
-    "pk", "started_at", "ended_at", "job__owner__username", "job__project__name", "job__name",
-    "job__node_count", "job__gpus_per_node",
+    "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
+    "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
 )  # fmt: skip
 
 
@@ -40,14 +41,42 @@ class _Memory:
         else:
             since = ended.filter(ended_at__gte=self.until).order_by("ended_at", "pk")
             rows = list(since.values_list(*COLUMNS))
-        for pk, began, at, owner, project, name, nodes, gpus in rows:
+        before = _served_before({pk: job_id for pk, _, _, job_id, number, *_ in rows if number > 1})
+        for pk, began, at, _, _, owner, project, name, nodes, gpus in rows:
             if at == self.until and pk in self.at_that:
                 continue
             if at != self.until:
                 self.until, self.at_that = at, set()
             self.at_that.add(pk)
-            run_s = max(1.0, (at - began).total_seconds())
+            run_s = max(1.0, (at - began).total_seconds()) + before.get(pk, 0.0)
             self.history.observe(Work(owner, project, name, nodes * gpus), run_s, at)
+
+
+def _served_before(resumed: dict[int, int]) -> dict[int, float]:
+    """By attempt, for how long its job had run in earlier ones, since it last began at the
+    beginning: whoever went on from a checkpoint runs in several legs."""
+    found: dict[int, float] = {}
+    ids = sorted(set(resumed.values()))
+    for start in range(0, len(ids), 500):
+        found |= _legs(ids[start : start + 500])
+    return {pk: found.get(pk, 0.0) for pk in resumed}
+
+
+def _legs(job_ids: list[int]) -> dict[int, float]:
+    saved: dict[int, list[datetime]] = defaultdict(list)
+    complete = Checkpoint.objects.filter(job__in=job_ids, complete=True)
+    for job_id, at in complete.values_list("job_id", "modified_at"):
+        saved[job_id].append(at)
+    attempts = Attempt.objects.filter(job__in=job_ids).order_by("job_id", "number")
+    found: dict[int, float] = {}
+    served, of = 0.0, 0
+    for pk, job_id, began, ended in attempts.values_list("pk", "job_id", "started_at", "ended_at"):
+        resumes = job_id == of and any(at <= began for at in saved[job_id])
+        found[pk] = served = served if resumes else 0.0
+        if ended is not None:
+            served += max(0.0, (ended - began).total_seconds())
+        of = job_id
+    return found
 
 
 _memory = _Memory()

@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from datetime import datetime
 from typing import NamedTuple
 
+from jobs.scheduler.demand import least
 from jobs.scheduler.snapshot import Gpu, Node, Reservation
+from jobs.spec import Resources
 from portal import models
 from portal.models import Allocation, Lease
 
@@ -67,6 +69,13 @@ def nodes(parts: list[Held]) -> tuple[Node, ...]:
         gpus[node_id].append(Gpu(uuid, index, model, memory_mib, whole, shards, sharers, near))
     rows = models.Node.objects.select_related("partition").only(*OF_NODE)
     return tuple(_node(row, tuple(gpus[row.pk]), on[row.pk]) for row in rows)
+
+
+def gpus_asked(asked: Resources, partition: str) -> float:
+    """As how many GPUs a request counts there at least, on nodes with nothing on them."""
+    if not asked.exclusive and not asked.shards:
+        return asked.gpus
+    return least((node for node in nodes([]) if node.partition == partition), asked)
 
 
 def reservations(now: datetime) -> list[models.Reservation]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from jobs import lifecycle
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.predict import Prediction, Work
-from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
+from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from jobs.spec import JobSpec
 from jobs.spec_json import from_dict
 from portal import models
@@ -31,8 +31,8 @@ LAST_ID = 2**63 - 1
 """The largest a database counts to."""
 
 
-class Waiting(NamedTuple):
-    """A waiting job, less its specification, by the names of its columns."""
+class Row(NamedTuple):
+    """A job that waits or holds something, less its specification, by the names of its columns."""
 
     pk: int
     owner_id: int
@@ -42,6 +42,7 @@ class Waiting(NamedTuple):
     name: str
     partition__name: str
     submitted_at: datetime
+    started_at: datetime | None
     walltime_s: int
     held: bool
     reason: str
@@ -62,47 +63,21 @@ class Waiting(NamedTuple):
         return Work(self.owner__username, self.project__name, self.name, gpus, self.walltime_s)
 
 
-class Active(NamedTuple):
-    """A job that holds something, by the names of its columns."""
-
-    pk: int
-    owner_id: int
-    owner__username: str
-    project_id: int
-    project__name: str
-    name: str
-    started_at: datetime | None
-    walltime_s: int
-    array_id: int | None
-    array_index: int | None
-    band: str
-    node_count: int
-    gpus_per_node: int
-
-    @property
-    def work(self) -> Work:
-        """What its run time is foretold from."""
-        gpus = self.node_count * self.gpus_per_node
-        return Work(self.owner__username, self.project__name, self.name, gpus, self.walltime_s)
-
-
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     rows = Job.objects.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
-    waiting = [Waiting(*row) for row in rows.values_list(*Waiting._fields)[:MAX_PENDING]]
-    active = [
-        Active(*row)
-        for row in Job.objects.filter(state__in=lifecycle.ACTIVE).values_list(*Active._fields)
-    ]
-    works = {row.pk: row.work for row in waiting} | {row.pk: row.work for row in active}
-    foretold = history.predictions(works)
-    specs = _requests([*(row.pk for row in waiting), *(row.pk for row in active)])
+    waiting = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
+    holding = Job.objects.filter(state__in=lifecycle.ACTIVE)
+    active = [Row(*row) for row in holding.values_list(*Row._fields)]
+    foretold = history.predictions({row.pk: row.work for row in (*waiting, *active)})
+    specs = _requests([row.pk for row in (*waiting, *active)])
     held, books, quotas = machines.held(), Books(now), accounts.quotas()
     reserved = machines.reservations(now)
+    known = Known(specs, foretold, _usable(reserved), now)
     return Snapshot(
         nodes=machines.nodes(held),
-        pending=_pending(waiting, specs, foretold, reserved, now),
-        running=_running(active, specs, held, foretold, preemption.runs(now), now),
+        pending=_pending(waiting, known),
+        running=_running(active, held, accounts.gpus_held(books), known),
         projects=accounts.projects(),
         members=accounts.members(),
         usage=tuple(sorted(books.balances().items())),
@@ -121,15 +96,16 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     `row` is not saved; the ids come after those of all jobs there are.
     """
     tasks = len(spec.array.indices) if spec.array else 1
-    waits = Waiting(
+    waits = Row(
         LAST_ID - tasks, row.owner_id, row.owner.username, row.project_id, row.project.name,
-        row.name, row.partition.name, row.submitted_at, row.walltime_s, row.held, row.reason,
+        row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
         row.waited_before_s,
     )  # fmt: skip
     foretold = history.predictions({waits.pk: waits.work})
-    (first,) = _pending([waits], {waits.pk: spec}, foretold, machines.reservations(now), now)
+    usable = _usable(machines.reservations(now))
+    (first,) = _pending([waits], Known({waits.pk: spec}, foretold, usable, now))
     if spec.array:
         first = replace(first, array_id=first.id)
     return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
@@ -140,38 +116,39 @@ def empty_nodes() -> tuple[Node, ...]:
     return machines.nodes([])
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of jobs beside their rows, by their ids."""
+
+    specs: Mapping[int, JobSpec]
+    foretold: Mapping[int, Prediction]
+    usable: Mapping[tuple[str, int], frozenset[int]]
+    """The reservations of nodes of each project and user."""
+    now: datetime
+
+
 def _running(
-    rows: Sequence[Active],
-    specs: dict[int, JobSpec],
-    held: Sequence[Held],
-    foretold: dict[int, Prediction],
-    runs: dict[int, Run],
-    now: datetime,
+    rows: Sequence[Row], held: Sequence[Held], gpus: Mapping[int, float], known: Known
 ) -> tuple[Running, ...]:
     places: dict[int, list[Held]] = defaultdict(list)
     for part in held:
         places[part.attempt__job_id].append(part)
+    runs = preemption.runs(known.now)
     return tuple(
-        _run(row, specs[row.pk], places[row.pk], foretold.get(row.pk), runs.get(row.pk), now)
+        _run(row, places[row.pk], gpus.get(row.pk, 0.0), runs.get(row.pk), known)
         for row in rows
         if places[row.pk]
     )
 
 
-def _run(
-    row: Active,
-    spec: JobSpec,
-    parts: Sequence[Held],
-    foretold: Prediction | None,
-    run: Run | None,
-    now: datetime,
-) -> Running:
+def _run(row: Row, parts: Sequence[Held], gpus: float, run: Run | None, known: Known) -> Running:
     # One that is about to start has its walltime still before it.
     began = row.started_at or parts[0].attempt__started_at
     ends_by = began + timedelta(seconds=row.walltime_s)
     if run is not None and run.leaves_by is not None:
         ends_by = min(ends_by, run.leaves_by)
-    likely = _likely(began, ends_by, foretold, now)
+    likely = _likely(began, ends_by, known.foretold.get(row.pk), known.now)
+    returns = run is not None and known.specs[row.pk].requeue is not False
     return Running(
         id=row.pk,
         ends_by=ends_by,
@@ -185,12 +162,13 @@ def _run(
         project_id=row.project_id,
         user_id=row.owner_id,
         band=Band(row.band),
-        gpus=row.node_count * row.gpus_per_node,
+        gpus=gpus,
         started_at=run.started_at if run else None,
         saved_at=run.saved_at if run else None,
         preemptions=run.preemptions if run else 0,
-        resources=spec.resources,
+        resources=known.specs[row.pk].resources,
         leaving=run is not None and run.leaving,
+        again=_waits(row, DependencyState.MET, (), known) if returns else None,
     )
 
 
@@ -209,8 +187,7 @@ def _likely(
 
 
 _read: dict[int, JobSpec] = {}
-"""Specifications of jobs that wait or run, as read before: they never change, and reading is the
-work."""
+"""Specifications of these jobs as read before: they never change, and reading is the work."""
 
 
 def _requests(ids: list[int]) -> dict[int, JobSpec]:
@@ -228,49 +205,43 @@ def _requests(ids: list[int]) -> dict[int, JobSpec]:
     return kept
 
 
-def _pending(
-    rows: Sequence[Waiting],
-    specs: dict[int, JobSpec],
-    foretold: dict[int, Prediction],
-    reserved: Sequence[models.Reservation],
-    now: datetime,
-) -> tuple[Pending, ...]:
-    waits = Dependencies([(row, specs[row.pk]) for row in rows])
-    usable = _usable(reserved)
-    found = []
-    for row in rows:
-        spec, prediction = specs[row.pk], foretold.get(row.pk)
-        state, in_the_way = waits.of(row, spec)
-        found.append(
-            Pending(
-                id=row.pk,
-                submitted_at=row.submitted_at,
-                resources=spec.resources,
-                walltime_s=row.walltime_s,
-                partition=row.partition__name,
-                held=row.held,
-                hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
-                begin_at=spec.begin_at,
-                deadline_at=spec.deadline_at,
-                dependency=state,
-                waits_for=in_the_way,
-                array_id=row.array_id,
-                array_limit=spec.array.limit if spec.array else None,
-                array_index=row.array_index,
-                project_id=row.project_id,
-                user_id=row.owner_id,
-                band=Band(row.band),
-                nice=row.nice,
-                # What is still kept back grows no older.
-                eligible_at=row.eligible_at or now,
-                waited_before_s=row.waited_before_s,
-                expected_s=prediction.expected_s if prediction else None,
-                spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
-                claimed_at=row.claimed_at,
-                reservations=usable["project", row.project_id] | usable["user", row.owner_id],
-            )
-        )
-    return tuple(found)
+def _pending(rows: Sequence[Row], known: Known) -> tuple[Pending, ...]:
+    waits = Dependencies([(row, known.specs[row.pk]) for row in rows])
+    return tuple(_waits(row, *waits.of(row, known.specs[row.pk]), known) for row in rows)
+
+
+def _waits(
+    row: Row, dependency: DependencyState, in_the_way: tuple[int, ...], known: Known
+) -> Pending:
+    spec, prediction = known.specs[row.pk], known.foretold.get(row.pk)
+    mine = known.usable.get(("user", row.owner_id), frozenset())
+    return Pending(
+        id=row.pk,
+        submitted_at=row.submitted_at,
+        resources=known.specs[row.pk].resources,
+        walltime_s=row.walltime_s,
+        partition=row.partition__name,
+        held=row.held,
+        hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
+        begin_at=spec.begin_at,
+        deadline_at=spec.deadline_at,
+        dependency=dependency,
+        waits_for=in_the_way,
+        array_id=row.array_id,
+        array_limit=spec.array.limit if spec.array else None,
+        array_index=row.array_index,
+        project_id=row.project_id,
+        user_id=row.owner_id,
+        band=Band(row.band),
+        nice=row.nice,
+        # What is still kept back grows no older.
+        eligible_at=row.eligible_at or known.now,
+        waited_before_s=row.waited_before_s,
+        expected_s=prediction.expected_s if prediction else None,
+        spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
+        claimed_at=row.claimed_at,
+        reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,
+    )
 
 
 def _usable(reserved: Sequence[models.Reservation]) -> dict[tuple[str, int], frozenset[int]]:

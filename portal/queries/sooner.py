@@ -8,6 +8,7 @@ from datetime import datetime
 from jobs.scheduler.advise import Advice, advise
 from jobs.scheduler.limits import Demand
 from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.rank import Sizes
 from jobs.scheduler.snapshot import Pending, Snapshot
 from portal.models import Job
 from portal.queries import partitions, snapshot
@@ -32,10 +33,12 @@ def advice(job: Job, now: datetime) -> Advice | None:
 def _elsewhere(job: Job, waits: Pending, present: Snapshot) -> Iterator[str]:
     """Partitions that would take it in. The practice lab is no place for work, nor the reverse."""
     tree = QuotaTree(present.projects, present.quotas, present.lends)
+    sizes = Sizes(present.nodes)
     for other in partitions.for_jobs().exclude(pk=job.partition_id):
         asked = Demand(
-            job.pk, waits.project_id, waits.user_id, waits.band, waits.gpus, waits.walltime_s,
-            other.name, waits.resources.gpu_model,
+            job.pk, waits.project_id, waits.user_id, waits.band,
+            sizes.asked(other.name, waits.resources), waits.walltime_s, other.name,
+            waits.resources.gpu_model,
         )  # fmt: skip
         same = (other.name == partitions.PRACTICE) == (job.partition.name == partitions.PRACTICE)
         long_enough = other.max_walltime_s is None or other.max_walltime_s >= waits.walltime_s

@@ -13,8 +13,9 @@ from jobs.bands import Band
 from jobs.scheduler.fairshare import standings
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.priority import Factors, Priority, priority
+from jobs.spec_json import resources
 from portal.models import Gpu, Job
-from portal.queries import accounts, history, rows
+from portal.queries import accounts, history, machines, rows
 from portal.queries.books import Books
 from portal.queries.rows import Position
 
@@ -92,7 +93,7 @@ def _priority(job: Job, now: datetime) -> Priority | None:
     factors = Factors(
         band=Band(job.band),
         standing=standing,
-        gpus=job.gpus,
+        gpus=machines.gpus_asked(resources(job.spec.get("resources", {})), job.partition.name),
         partition_gpus=there.count(),
         eligible_at=job.eligible_at or job.submitted_at,
         nice=job.nice,

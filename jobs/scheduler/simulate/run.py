@@ -188,7 +188,9 @@ class Simulation:
         """A running job as one that may have to make room. A restart goes on where it was."""
         job = run.pending
         group = self.tally.group(job.project_id, job.user_id, job.band)
-        return Victim(job.id, job.band, group, job.gpus, run.start_s, run.start_s, run.preemptions)
+        return Victim(
+            job.id, job.band, group, job.resources.gpus, run.start_s, run.start_s, run.preemptions
+        )
 
     def _happen(self, now: float) -> set[str]:
         """Whoever ends by now leaves; the partitions that have changed."""
@@ -234,7 +236,7 @@ class Simulation:
                 run.first_start_s = now
             job = run.pending = self.queues[name].pop(start.job_id)
             self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
-            self.shares.hold(job.association, job.gpus, now)
+            self.shares.hold(job.association, job.resources.gpus, now)
             heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
             if run.left_s > job.walltime_s:
                 heapq.heappush(self._events, (now + job.walltime_s, _OUTLIVES, job.id, run.tries))
@@ -251,8 +253,8 @@ class Simulation:
         for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
         group = self.tally.group(job.project_id, job.user_id, job.band)
-        self.tally.remove(group, job.gpus, job.gpus * job.walltime_s)
-        self.shares.hold(job.association, -job.gpus, now)
+        self.tally.remove(group, job.resources.gpus, job.resources.gpus * job.walltime_s)
+        self.shares.hold(job.association, -job.resources.gpus, now)
         run.served_s += now - run.start_s
         run.timely_s += max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
 

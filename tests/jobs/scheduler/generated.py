@@ -16,21 +16,25 @@ from hypothesis import strategies as st
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Member
 from jobs.scheduler.limits import Demand, Holding, Key, Usage
+from jobs.scheduler.periods import Slice
 from jobs.scheduler.policy import BY_DEFAULT, Backfill, Order, Policy
 from jobs.scheduler.snapshot import (
     DependencyState,
     Node,
     Pending,
     Placement,
+    Reservation,
     Running,
     Snapshot,
 )
 from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import A100, H100, NOW, node
 from tests.jobs.scheduler.quotas import PERIODS, Lab, labs
-from tests.jobs.scheduler.recount import able, fits, occupied, usable
+from tests.jobs.scheduler.recount import able, counted, fits, occupied, usable
 
-SWITCHES = ((), ("s1", "top"), ("s2", "top"), ("s3", "top"))
+SWITCHES = (
+    (), ("s1", "left", "top"), ("s2", "left", "top"), ("s3", "right", "top"), ("s4", "right", "top")
+)  # fmt: skip
 EVERY = BY_DEFAULT | {Band.PRODUCTION: frozenset({Band.BATCH, Band.BEST_EFFORT})}
 PLAIN = Policy(preempts={})
 NO_LAB = Lab((), (), frozenset())
@@ -40,19 +44,20 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def request(dice: Random, most_nodes: int = 3, most_gpus: int = 4) -> Resources:
-    shards = dice.choice([0, 0, 0, 1, 2, 3])
+    """What somebody may ask for: mostly something that there is."""
+    shards = dice.choice([0, 0, 0, 0, 1, 2, 3])
     return Resources(
-        nodes=dice.choice([1, 1, dice.randint(1, most_nodes)]),
-        gpus_per_node=0 if shards else dice.randint(0, most_gpus),
+        nodes=dice.choice([1, min(2, most_nodes), dice.randint(1, most_nodes)]),
+        gpus_per_node=0 if shards else dice.choice([0, 1, 1, 2, dice.randint(0, most_gpus)]),
         shards=shards,
-        gpu_model=dice.choice([None, None, None, None, "a100", "h100"]),
-        tasks_per_node=dice.randint(1, 3),
-        cpus_per_task=dice.choice([1, 2, 8]),
-        memory_mib=dice.choice([None, 1024, 8192, 70_000]),
+        gpu_model=dice.choice([None] * 8 + ["a100", "h100"]),
+        tasks_per_node=dice.choice([1, 1, 2, 3]),
+        cpus_per_task=dice.choice([1, 1, 2, 8]),
+        memory_mib=dice.choice([None, None, 1024, 8192, 70_000]),
         exclusive=not shards and dice.random() < 0.15,
-        features=dice.choice([(), (), (), (), ("nvlink",), ("a100",)]),
-        not_nodes=dice.choice([(), (), (), ("n1",)]),
-        max_switches=dice.choice([None, None, 1, 2]),
+        features=dice.choice([()] * 8 + [("nvlink",), ("a100",)]),
+        not_nodes=dice.choice([()] * 5 + [("n1",)]),
+        max_switches=dice.choice([None, None, None, 1, 2]),
     )
 
 
@@ -63,17 +68,17 @@ def machine(dice: Random, number: int, plain: bool) -> Node:
     """One node with nothing on it. `plain`: of the one partition, and it takes jobs."""
     found = node(
         number,
-        gpus=dice.randint(0, 4),
+        gpus=dice.choice([0, 1, 2, 3, 4, 4, 4]),
         model=dice.choice([A100, A100, H100]),
-        partition="gpu" if plain else dice.choice(["gpu", "gpu", "gpu", "cpu"]),
-        cpus=dice.choice([4, 16, 32]),
-        memory_mib=dice.choice([8192, 65_536, 131_072]),
+        partition="gpu" if plain else dice.choice(["gpu"] * 5 + ["cpu"]),
+        cpus=dice.choice([4, 16, 32, 32]),
+        memory_mib=dice.choice([8192, 65_536, 131_072, 131_072]),
         features=dice.choice([(), ("nvlink",)]),
         switches=dice.choice(SWITCHES),
         unavailable="" if plain else dice.choice([""] * 6 + ["draining: fan noise"]),
     )
-    parts = dice.choice([0, 0, 2, 4])
-    cards = (replace(gpu, shards=parts, domain=gpu.index // 2) for gpu in found.gpus)
+    parts = dice.choice([(0,), (2,), (4,), (2, 4), (0, 3)])
+    cards = (replace(g, shards=dice.choice(parts), domain=g.index // 2) for g in found.gpus)
     return replace(found, gpus=tuple(cards))
 
 
@@ -95,19 +100,22 @@ def snapshots(draw: st.DrawFn, most: int = 9, plain: bool = False) -> Snapshot:
     """
     seed = draw(seeds)
     lab = NO_LAB if plain else draw(labs() | st.just(NO_LAB))
-    count = draw(st.integers(1, 5))
+    count = 6 - draw(st.integers(1, 5))
     nodes = [machine(Random(f"node {n} {seed}"), n, plain) for n in range(1, count + 1)]
     projects = [project.id for project in lab.projects] or [0]
     active = []
-    for job_id in range(101, 101 + draw(st.integers(0, 8))):
+    for job_id in range(101, 109 - draw(st.integers(0, 8))):
         found = _busy(Random(f"job {job_id} {seed}"), nodes, job_id, projects)
         active += [found] if found else []
+    dice = Random(seed)
+    kept = [] if plain else reserved(Random(f"kept {seed}"), nodes)
     make = _plain if plain else _pending
     waiting = [
         make(Random(f"job {job_id} {seed}"), job_id, projects)
-        for job_id in range(1, 1 + draw(st.integers(0, most)))
+        for job_id in range(1, 1 + most - draw(st.integers(0, most)))
     ]
-    dice = Random(seed)
+    usable_by = [frozenset[int](), *(frozenset({one.id}) for one in kept[1:])]
+    waiting = [replace(job, reservations=dice.choice(usable_by)) for job in waiting]
     limit = dice.choice([None, 1, 2])
     waiting = [replace(job, array_limit=limit if job.array_id else None) for job in waiting]
     members = [Member(project, user) for project in projects if lab.projects for user in (1, 2)]
@@ -120,15 +128,50 @@ def snapshots(draw: st.DrawFn, most: int = 9, plain: bool = False) -> Snapshot:
         usage=tuple(((m.project_id, m.user_id), dice.choice([0.0, 1e2, 5e3])) for m in members),
         quotas=lab.quotas,
         lends=lab.lends,
-        quota_usage=usage(waiting, active),
+        quota_usage=usage(waiting, active, {} if plain else before(Random(f"used {seed}"), lab)),
+        reservations=tuple(kept),
         policy=PLAIN if plain else policy(dice),
     )
 
 
-def usage(waiting: list[Pending], active: list[Running]) -> Usage:
-    """What counts against quotas; nothing was used before."""
+def reserved(dice: Random, nodes: list[Node]) -> list[Reservation]:
+    """Of nodes for a time: the first for maintenance, any other for some of the jobs."""
+    return [
+        Reservation(
+            number,
+            f"r{number}",
+            _later(dice, -100, 200),
+            _later(dice, 201, 500),
+            frozenset(node.id for node in nodes if dice.random() < 0.5),
+        )
+        for number in range(1, 1 + dice.choice([0, 0, 1, 2, 3]))
+    ]
+
+
+def before(dice: Random, lab: Lab) -> dict[Key, tuple[Slice, ...]]:
+    """GPU-hours used this month, which is less than 30 days old."""
+    found = {}
+    for project in lab.projects:
+        for user in (1, 2):
+            if dice.random() < 0.4:
+                start = NOW - timedelta(hours=dice.randint(25, 24 * 19))
+                lasts = timedelta(hours=dice.randint(1, 24))
+                seconds = 3600.0 * dice.choice([1, 5, 40])
+                key = project.id, user, dice.choice([Band.BATCH, Band.PRODUCTION])
+                found[key] = (Slice(start, start + lasts, seconds),)
+    return found
+
+
+def usage(
+    waiting: list[Pending],
+    active: list[Running],
+    history: dict[Key, tuple[Slice, ...]] | None = None,
+) -> Usage:
+    """What counts against quotas, with what was used before in both periods."""
     key: Counter[Key] = Counter((job.project_id, job.user_id, job.band) for job in waiting)
-    return Usage(NOW, tuple(map(_holding, active)), key, {period: {} for period in PERIODS})
+    used = {who: sum(one.gpu_seconds for one in some) for who, some in (history or {}).items()}
+    told = dict.fromkeys(PERIODS, used)
+    return Usage(NOW, tuple(map(_holding, active)), key, told, history or {})
 
 
 def _holding(job: Running) -> Holding:
@@ -147,10 +190,12 @@ def _busy(dice: Random, nodes: list[Node], job_id: int, projects: list[int]) -> 
     if len(there) < asked.nodes:
         return None
     chosen = there[: asked.nodes]
-    for one in chosen:
-        nodes[one.id - 1] = occupied(one, _part(one, asked), job_id, asked)
+    parts = [_part(one, asked) for one in chosen]
+    for one, part in zip(chosen, parts, strict=True):
+        nodes[one.id - 1] = occupied(one, part, job_id, asked)
+    gpus = float(counted(parts, {one.id: one for one in chosen}, asked))
     ends_by = _later(dice, -5, 500)
-    return Running(
+    found = Running(
         job_id,
         ends_by,
         tuple(one.id for one in chosen),
@@ -161,12 +206,17 @@ def _busy(dice: Random, nodes: list[Node], job_id: int, projects: list[int]) -> 
         user_id=dice.choice([1, 2]),
         band=dice.choice(list(Band)),
         expected_end=min(_later(dice, -5, 500), ends_by) if dice.random() < 0.5 else None,
-        gpus=asked.gpus,
+        gpus=gpus,
         started_at=min(ends_by, NOW) - timedelta(minutes=dice.randint(0, 300)),
         saved_at=NOW - timedelta(minutes=1) if dice.random() < 0.5 else None,
         preemptions=dice.choice([0, 0, 0, 3]),
         leaving=dice.random() < 0.15,
     )
+    if dice.random() < 0.3:
+        return found
+    again = replace(_plain(dice, job_id, projects), resources=asked, partition=partition)
+    again = replace(again, project_id=found.project_id, user_id=found.user_id, band=found.band)
+    return replace(found, again=again)
 
 
 def _part(machine: Node, asked: Resources) -> Placement:
@@ -202,14 +252,14 @@ def _plain(dice: Random, job_id: int, projects: list[int]) -> Pending:
 
 
 def _pending(dice: Random, job_id: int, projects: list[int]) -> Pending:
-    dependency = DependencyState.NONE if dice.random() < 0.7 else dice.choice([*DependencyState])
+    dependency = DependencyState.NONE if dice.random() < 0.85 else dice.choice([*DependencyState])
     return replace(
         _plain(dice, job_id, projects),
         band=dice.choice(list(Band)),
-        partition=dice.choice(["gpu"] * 8 + ["cpu", "cpu", "none"]),
-        held=dice.random() < 0.1,
-        begin_at=_later(dice, -60, 60) if dice.random() < 0.3 else None,
-        deadline_at=_later(dice, 0, 600) if dice.random() < 0.3 else None,
+        partition=dice.choice(["gpu"] * 12 + ["cpu", "cpu", "none"]),
+        held=dice.random() < 0.07,
+        begin_at=_later(dice, -60, 60) if dice.random() < 0.15 else None,
+        deadline_at=_later(dice, 0, 600) if dice.random() < 0.15 else None,
         dependency=dependency,
         waits_for=dice.choice([(), (101,), (101, 3)]),
         array_id=dice.choice([None, None, ARRAY]),

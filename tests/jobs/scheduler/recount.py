@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 from itertools import combinations
 
 from jobs.scheduler.gpu_models import is_model, is_of
@@ -16,6 +17,7 @@ from jobs.scheduler.snapshot import (
     Pending,
     Placement,
     Plan,
+    Reservation,
     Running,
     Snapshot,
 )
@@ -73,14 +75,63 @@ def enough(nodes: Sequence[Node], asked: Resources) -> bool:
     return any(sum(some) >= asked.nodes for some in combinations(leaves.values(), most))
 
 
-def startable(nodes: Iterable[Node], job: Pending) -> bool:
-    """Whether there is room for it now."""
-    there = [
+def is_open(node: Node, job: Pending, reservations: Iterable[Reservation], now: datetime) -> bool:
+    """Whether the node is kept for nobody else while the job would run."""
+    until = now + timedelta(seconds=job.walltime_s)
+    return not any(
+        node.id in kept.node_ids and kept.start < until and kept.end > now
+        for kept in reservations
+        if kept.id not in job.reservations
+    )
+
+
+def fitting(snapshot: Snapshot, job: Pending, now: datetime) -> list[Node]:
+    """The nodes that could take its part now."""
+    return [
         node
-        for node in nodes
-        if node.partition == job.partition and not node.unavailable and able(node, job.resources)
+        for node in snapshot.nodes
+        if node.partition == job.partition
+        and not node.unavailable
+        and able(node, job.resources)
+        and fits(node, job.resources)
+        and is_open(node, job, snapshot.reservations, now)
     ]
-    return enough([node for node in there if fits(node, job.resources)], job.resources)
+
+
+def startable(snapshot: Snapshot, job: Pending, now: datetime) -> bool:
+    """Whether there is room for it now."""
+    return enough(fitting(snapshot, job, now), job.resources)
+
+
+def may_count(node: Node, asked: Resources) -> list[Fraction]:
+    """As how many GPUs it could count on this node now, ascending."""
+    if asked.exclusive:
+        return [Fraction(len(node.gpus))]
+    if not asked.shards:
+        return [Fraction(asked.gpus_per_node)]
+    found = {
+        Fraction(asked.shards, gpu.shards)
+        for gpu in usable(node, asked)
+        if gpu.job_id is None
+        and gpu.shards - sum(shards for _, shards in gpu.sharers) >= asked.shards
+    }
+    return sorted(found)
+
+
+def least(snapshot: Snapshot, job: Pending) -> Fraction:
+    """As how many GPUs it would count at least on a cluster with nothing on it."""
+    empty = without(snapshot, [run.id for run in snapshot.running])
+    there = [n for n in empty.nodes if n.partition == job.partition and able(n, job.resources)]
+    counts = sorted(may_count(node, job.resources)[0] for node in there)
+    return sum(counts[: job.resources.nodes], Fraction(0))
+
+
+def counted(parts: Sequence[Placement], nodes: Mapping[int, Node], asked: Resources) -> Fraction:
+    """As how many GPUs it counts where it is."""
+    if not asked.shards:
+        return Fraction(sum(len(part.gpu_uuids) for part in parts))
+    size = {gpu.uuid: gpu.shards for node in nodes.values() for gpu in node.gpus}
+    return sum((Fraction(part.shards, size[part.gpu_uuids[0]]) for part in parts), Fraction(0))
 
 
 def occupied(node: Node, part: Placement, job_id: int, asked: Resources) -> Node:
@@ -182,7 +233,7 @@ def applied(snapshot: Snapshot, decided: Plan, now: datetime) -> Snapshot:
     """The cluster after this plan's starts. Fails where they are not possible."""
     nodes = {node.id: node for node in snapshot.nodes}
     waiting = {job.id: job for job in snapshot.pending}
-    begun = []
+    begun, gpus = [], {}
     for start in decided.starts:
         job = waiting.pop(start.job_id)
         check_wishes(job, now)
@@ -192,12 +243,14 @@ def applied(snapshot: Snapshot, decided: Plan, now: datetime) -> Snapshot:
         for part in start.placements:
             check_part(nodes[part.node_id], part, job)
             node = nodes[part.node_id]
+            assert is_open(node, job, snapshot.reservations, now), "kept for others"
             nodes[part.node_id] = occupied(node, part, job.id, job.resources)
-        begun.append(_running(job, start.placements, now))
+        gpus[job.id] = float(counted(start.placements, nodes, job.resources))
+        begun.append(_running(job, start.placements, now, gpus[job.id]))
     usage = snapshot.quota_usage
     if usage is not None:
-        ids = {run.id for run in begun}
-        more = [Holding(demand(job), now) for job in snapshot.pending if job.id in ids]
+        jobs = [job for job in snapshot.pending if job.id in gpus]
+        more = [Holding(demand(job, gpus[job.id]), now) for job in jobs]
         usage = replace(usage, running=(*usage.running, *more))
     for job_id in decided.expired:
         del waiting[job_id]
@@ -210,14 +263,14 @@ def applied(snapshot: Snapshot, decided: Plan, now: datetime) -> Snapshot:
     )
 
 
-def demand(job: Pending) -> Demand:
+def demand(job: Pending, gpus: float) -> Demand:
     """As quotas see it."""
     return Demand(
-        job.id, job.project_id, job.user_id, job.band, job.gpus, job.walltime_s, job.partition
+        job.id, job.project_id, job.user_id, job.band, gpus, job.walltime_s, job.partition
     )
 
 
-def _running(job: Pending, parts: Sequence[Placement], now: datetime) -> Running:
+def _running(job: Pending, parts: Sequence[Placement], now: datetime, gpus: float) -> Running:
     return Running(
         job.id,
         now + timedelta(seconds=job.walltime_s),
@@ -230,6 +283,7 @@ def _running(job: Pending, parts: Sequence[Placement], now: datetime) -> Running
         job.project_id,
         job.user_id,
         job.band,
-        gpus=job.gpus,
+        gpus=gpus,
         started_at=now,
+        again=replace(job, claimed_at=None),
     )

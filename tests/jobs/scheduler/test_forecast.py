@@ -21,6 +21,16 @@ from tests.jobs.scheduler.play import promises
 
 IN_ORDER = replace(PLAIN, order=Order.SUBMISSION)
 FULL = [node(1, used={50: 4})]
+SHARED = replace(
+    node(1, 1),
+    gpus=(replace(node(1, 1).gpus[0], shards=4, sharers=((50, 3),)),),
+    jobs=(50,),
+)
+LEAVES = [
+    node(1, used={50: 4}, switches=("a", "top")),
+    node(2, used={51: 4}, switches=("a", "top")),
+    node(3, used={52: 4}, switches=("b", "top")),
+]
 HOUR = [running(50, 60, 1)]
 LIKELY = replace(
     HOUR[0],
@@ -68,6 +78,19 @@ CASES: dict[
         [node(1, used={50: 4}), node(2, used={51: 1})], [*HOUR, running(51, 90, 2)],
         [pending(1, 4, nodes=2)], {1: (90, 90, 90)},
     ),
+    "parts of a GPU side by side": (
+        [SHARED], HOUR, [pending(number, shards=2) for number in (1, 2, 3)],
+        {1: (60, 60, 60), 2: (60, 60, 60), 3: (120, 120, 120)},
+    ),
+    "a whole GPU after all parts of it": (
+        [SHARED], HOUR, [pending(1, shards=1, walltime_s=5400), pending(2, 1)],
+        {2: (90, 90, 90)},
+    ),
+    "a gang when enough is free on few enough switches": (
+        LEAVES, [running(50, 90, 1), running(51, 30, 2), running(52, 60, 3)],
+        [pending(1, 4, nodes=2, max_switches=1), pending(2, 4, walltime_s=7200)],
+        {1: (90, 90, 90), 2: (60, 60, 60)},
+    ),
     "nobody knows": (FULL, [], [pending(1, 4)], {}),
     "not before somebody does something": (
         [node(1)], [],
@@ -112,20 +135,48 @@ def test_who_others_make_room_for_starts_when_they_are_gone() -> None:
     assert (_minutes(one.early), _minutes(one.at), _minutes(one.late)) == (1, 1, 1)
 
 
+def test_who_made_room_waits_again_in_its_turn() -> None:
+    again = pending(50, 4, band=Band.BEST_EFFORT, walltime_s=36_000)
+    idle = replace(
+        HOUR[0], band=Band.BEST_EFFORT, gpus=4, started_at=NOW - timedelta(hours=1),
+        ends_by=NOW + timedelta(hours=9), again=again,
+    )  # fmt: skip
+    queue = (pending(51, 4), pending(52, 4, band=Band.BEST_EFFORT))
+    asked = Snapshot(tuple(FULL), queue, (idle,), policy=Policy())
+    found = plan(asked, NOW)
+    assert [one.job_id for one in found.preempted] == [50]
+    assert {job_id: _minutes(one.at) for job_id, one in found.estimates.items()} == {
+        51: 1, 52: 61 + 600
+    }  # fmt: skip
+    leaving = replace(idle, leaving=True, ends_by=NOW + timedelta(minutes=1))
+    later = plan(replace(asked, running=(leaving,)), NOW)
+    assert {job_id: _minutes(one.at) for job_id, one in later.estimates.items()} == {
+        51: 1, 52: 61 + 600
+    }  # fmt: skip
+
+
+def test_who_waits_for_the_end_of_one_that_makes_room_waits_for_its_second_end() -> None:
+    again = pending(50, 4, band=Band.BEST_EFFORT)
+    idle = replace(
+        HOUR[0], band=Band.BEST_EFFORT, gpus=4, started_at=NOW - timedelta(hours=1), again=again
+    )
+    queue = (pending(51, 4), pending(52, 1, dependency=WAITING, waits_for=(50,)))
+    found = plan(Snapshot(tuple(FULL), queue, (idle,), policy=Policy()), NOW)
+    assert _minutes(found.estimates[52].at) == 1 + 60 + 60
+
+
 @given(snapshots(plain=True))
 def test_the_first_is_expected_by_the_time_it_is_promised(snapshot: Snapshot) -> None:
     simple = tuple(
         replace(job, resources=replace(job.resources, max_switches=None))
         for job in snapshot.pending
-        if not job.resources.shards
     )
-    sharing = any(gpu.sharers for at in snapshot.nodes for gpu in at.gpus)
     asked = replace(snapshot, pending=simple, policy=IN_ORDER)
     decided = plan(asked, NOW)
     begun = {start.job_id for start in decided.starts}
     first = next((job for job in ranked(asked, NOW) if job.id not in begun), None)
     promised = promises(asked, NOW)["gpu"].promises
-    if first is None or first.id not in promised or sharing:
+    if first is None or first.id not in promised:
         return
     late = decided.estimates[first.id].late.timestamp()
     assert late <= promised[first.id].at + 1

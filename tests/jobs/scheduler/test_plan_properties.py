@@ -20,7 +20,18 @@ from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import NOW
 from tests.jobs.scheduler.generated import ARRAY, resources, snapshots
 from tests.jobs.scheduler.quotas import Job, Lab, Oracle
-from tests.jobs.scheduler.recount import able, applied, demand, startable, without
+from tests.jobs.scheduler.recount import (
+    able,
+    applied,
+    counted,
+    demand,
+    enough,
+    fitting,
+    least,
+    may_count,
+    startable,
+    without,
+)
 
 OWN_WAITS = {
     Reason.HELD_USER,
@@ -36,35 +47,80 @@ STUCK = {
     Reason.NODE_DOWN,
     Reason.PARTITION_DOWN,
 }
-NOT_FORETOLD = {Reason.QUOTA_GPU_HOURS}
 
 
 def oracle(snapshot: Snapshot) -> Oracle:
     """What counts against quotas before the pass."""
-    assert snapshot.quota_usage is not None
+    usage = snapshot.quota_usage
+    assert usage is not None
     active = []
-    for held in snapshot.quota_usage.running:
+    for held in usage.running:
         left = round(held.seconds_left(NOW))
-        active.append(Job(replace(held.demand, walltime_s=left), Fraction(held.demand.gpus)))
-    return Oracle(Lab(snapshot.projects, snapshot.quotas, snapshot.lends), active)
+        exact = Fraction(held.demand.gpus).limit_denominator(100)
+        active.append(Job(replace(held.demand, walltime_s=left), exact))
+    used = {key: round(sum(one.gpu_seconds for one in some)) for key, some in usage.history.items()}
+    return Oracle(Lab(snapshot.projects, snapshot.quotas, snapshot.lends), active, used)
 
 
-def counted(job: Pending) -> Job:
-    return Job(demand(job), Fraction(job.gpus))
+def asked(job: Pending, gpus: Fraction) -> Job:
+    """As quotas see it, on so many GPUs."""
+    return Job(demand(job, float(gpus)), gpus)
+
+
+def has_room(snapshot: Snapshot, job: Pending, counts: Oracle, lent: bool = True) -> bool | None:
+    """Whether it fits now with all quotas; None for gangs that do not count the same everywhere.
+
+    `lent`: also on what others lend.
+    """
+    request, there = job.resources, fitting(snapshot, job, NOW)
+    ways = {count for node in there for count in may_count(node, request)}
+    if len(ways) > 1 and request.nodes > 1:
+        return None
+    good = [
+        count
+        for count in ways
+        if not counts.exceeded(asked(job, count * request.nodes))
+        and (lent or not counts.borrows(asked(job, count * request.nodes)))
+    ]
+    return bool(good) and enough(there, request)
 
 
 @given(snapshots())
 def test_a_plan_can_be_carried_out(snapshot: Snapshot) -> None:
-    """No GPU or part of one twice, gangs whole, nothing but what was asked for."""
+    """No GPU or part of one twice, gangs whole, nothing but what was asked for, and nothing on
+    what an admin keeps for others."""
     applied(snapshot, plan(snapshot, NOW), NOW)
+
+
+@given(snapshots())
+def test_nothing_runs_into_what_is_kept_for_nobody(snapshot: Snapshot) -> None:
+    """The first reservation of each cluster is for maintenance."""
+    jobs = {job.id: job for job in snapshot.pending}
+    for start in plan(snapshot, NOW).starts:
+        until = NOW + timedelta(seconds=jobs[start.job_id].walltime_s)
+        for kept in snapshot.reservations[:1]:
+            there = kept.node_ids & {part.node_id for part in start.placements}
+            assert not there or until <= kept.start or kept.end <= NOW
+
+
+@given(snapshots())
+def test_who_may_use_what_is_kept_starts_as_if_it_was_not(snapshot: Snapshot) -> None:
+    ids = frozenset(kept.id for kept in snapshot.reservations)
+    allowed = tuple(replace(job, reservations=ids) for job in snapshot.pending)
+    kept = plan(replace(snapshot, pending=allowed), NOW)
+    free = plan(replace(snapshot, pending=allowed, reservations=()), NOW)
+    assert (kept.starts, kept.preempted) == (free.starts, free.preempted)
+    assert kept.explanations == free.explanations
 
 
 @given(snapshots())
 def test_no_quota_is_exceeded(snapshot: Snapshot) -> None:
     jobs = {job.id: job for job in snapshot.pending}
+    nodes = {node.id: node for node in snapshot.nodes}
     counts = oracle(snapshot)
     for start in plan(snapshot, NOW).starts:
-        job = counted(jobs[start.job_id])
+        waits = jobs[start.job_id]
+        job = asked(waits, counted(start.placements, nodes, waits.resources))
         assert not counts.exceeded(job)
         counts.active.append(job)
 
@@ -107,7 +163,12 @@ def test_the_order_of_input_means_nothing(snapshot: Snapshot, shuffler: random.R
         members=shuffled(snapshot.members),
         usage=shuffled(snapshot.usage),
         quotas=shuffled(snapshot.quotas),
-        quota_usage=replace(usage, running=shuffled(usage.running)),
+        quota_usage=replace(
+            usage,
+            running=shuffled(usage.running),
+            history=dict(shuffled(tuple(usage.history.items()))),
+        ),
+        reservations=shuffled(snapshot.reservations),
     )
     decided, again = plan(snapshot, NOW), plan(other, NOW)
     assert again.starts == decided.starts
@@ -147,13 +208,13 @@ def test_every_job_that_can_start_has_an_estimate(snapshot: Snapshot) -> None:
         assert NOW <= estimate.early <= estimate.at <= estimate.late
         assert decided.explanations[job_id].reason not in STUCK
         assert begin_at is None or estimate.at >= begin_at
-    empty = without(snapshot, [job.id for job in snapshot.running])
-    ever = oracle(empty)
+    empty = replace(without(snapshot, [job.id for job in snapshot.running]), reservations=())
+    ever = Oracle(Lab(snapshot.projects, snapshot.quotas, snapshot.lends), [])
     for job_id, why in decided.explanations.items():
         job = jobs[job_id]
         free = job.dependency in (DependencyState.NONE, DependencyState.MET) and not job.held
-        if free and startable(empty.nodes, job) and not ever.exceeded(counted(job)):
-            assert job_id in decided.estimates or why.reason in NOT_FORETOLD, why
+        if free and has_room(empty, job, ever):
+            assert job_id in decided.estimates, why
 
 
 @given(snapshots())
@@ -167,11 +228,12 @@ def test_the_highest_ranked_job_that_can_start_does(snapshot: Snapshot) -> None:
         kept_back = job.id in decided.expired or (
             why is not None and why.reason in OWN_WAITS | STUCK
         )
-        if kept_back or counts.exceeded(counted(job)):
+        if kept_back:
             continue
-        if counts.borrows(counted(job)):
-            return
-        if startable(snapshot.nodes, job):
+        fewest = asked(job, least(snapshot, job))
+        if counts.exceeded(fewest):
+            continue
+        if not counts.borrows(fewest) and has_room(snapshot, job, counts, lent=False):
             assert job.id in begun
         return
 
@@ -207,12 +269,16 @@ def test_what_is_told_of_room_is_so(snapshot: Snapshot) -> None:
     """Resources: there is none after all that start. Priority: there is, but not for it."""
     decided = plan(snapshot, NOW)
     after = applied(snapshot, decided, NOW)
+    whenever = replace(after, reservations=())
+    counts = oracle(after)
     for job in after.pending:
         reason = decided.explanations[job.id].reason
         if reason is Reason.RESOURCES:
-            assert not startable(after.nodes, job)
+            assert not has_room(after, job, counts, lent=False)
         elif reason is Reason.PRIORITY:
-            assert startable(after.nodes, job)
+            assert startable(after, job, NOW)
+        elif reason is Reason.RESERVATION:
+            assert startable(whenever, job, NOW) and not startable(after, job, NOW)
         elif reason is Reason.NODE_DOWN:
             there = [n for n in after.nodes if n.partition == job.partition]
             assert sum(able(n, job.resources) for n in there) >= job.resources.nodes
@@ -220,11 +286,11 @@ def test_what_is_told_of_room_is_so(snapshot: Snapshot) -> None:
 
 @given(snapshots(), resources)
 def test_refused_means_that_even_an_empty_cluster_would_not_do(
-    snapshot: Snapshot, asked: Resources
+    snapshot: Snapshot, request: Resources
 ) -> None:
-    if asked.max_switches is not None:
+    if request.max_switches is not None:
         return
     empty = without(snapshot, [job.id for job in snapshot.running])
     up = tuple(replace(node, unavailable="") for node in empty.nodes)
-    starts = plan(Snapshot(up, (Pending(1, NOW, asked, 60, "gpu"),)), NOW).starts
-    assert (refuse(asked, snapshot.nodes, "gpu") is None) == bool(starts)
+    starts = plan(Snapshot(up, (Pending(1, NOW, request, 60, "gpu"),)), NOW).starts
+    assert (refuse(request, snapshot.nodes, "gpu") is None) == bool(starts)

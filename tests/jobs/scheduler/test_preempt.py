@@ -15,13 +15,13 @@ from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Policy
-from jobs.scheduler.snapshot import Pending, Running, Snapshot
+from jobs.scheduler.snapshot import Pending, Reservation, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import EVERY, seeds, snapshots, usage
 from tests.jobs.scheduler.play import Play
 from tests.jobs.scheduler.quotas import Oracle
-from tests.jobs.scheduler.recount import startable, without
-from tests.jobs.scheduler.test_plan_properties import counted, oracle
+from tests.jobs.scheduler.recount import least, startable, without
+from tests.jobs.scheduler.test_plan_properties import asked, has_room, oracle
 
 EAGER = Policy(min_run_s=0, preempts=EVERY)
 
@@ -95,6 +95,17 @@ def test_a_place_is_kept_for_who_asked() -> None:
     play.advance()
     assert [start.job_id for start in play.decide().starts] == [1]
     assert play.now == NOW + timedelta(seconds=60)
+
+
+def test_who_could_end_before_what_the_admin_keeps_is_given_room() -> None:
+    """Where nobody's leaving would do for a long job, it may for a short one like it."""
+    full = node(1, gpus=1, used={51: 1})
+    window = Reservation(
+        1, "upgrade", NOW + timedelta(hours=1), NOW + timedelta(hours=5), frozenset({1})
+    )
+    queue = (pending(1, 1, walltime_s=7200), pending(2, 1, walltime_s=1800))
+    asked = Snapshot((full,), queue, (idle(51),), reservations=(window,), policy=Policy())
+    assert [(one.job_id, one.for_id) for one in plan(asked, NOW).preempted] == [(51, 2)]
 
 
 LENDING = (
@@ -185,7 +196,7 @@ def test_only_those_go_who_may_be_asked(snapshot: Snapshot) -> None:
 def _beyond(counts: Oracle, snapshot: Snapshot) -> set[int]:
     """Projects that run more than their guarantee, before or after the starts of the pass."""
     for job in snapshot.pending:
-        counts.active.append(counted(job))
+        counts.active.append(asked(job, least(snapshot, job)))
     return {
         project for project, much in counts.guarantees().items() if counts.gpus_of(project) > much
     }
@@ -199,6 +210,9 @@ def test_as_few_as_will_do_and_never_in_vain(snapshot: Snapshot) -> None:
     if not gone:
         return
     (job,) = snapshot.pending
+    empty = without(snapshot, [run.id for run in snapshot.running])
+    if has_room(empty, job, oracle(empty)) is None:
+        return
     leaving = {run.id for run in snapshot.running if run.leaving}
     assert not _could(without(snapshot, leaving), job)
     assert _could(without(snapshot, leaving | gone), job)
@@ -207,7 +221,7 @@ def test_as_few_as_will_do_and_never_in_vain(snapshot: Snapshot) -> None:
 
 
 def _could(snapshot: Snapshot, job: Pending) -> bool:
-    return startable(snapshot.nodes, job) and not oracle(snapshot).exceeded(counted(job))
+    return bool(has_room(snapshot, job, oracle(snapshot)))
 
 
 @given(snapshots(most=1))
@@ -228,10 +242,8 @@ def test_who_can_be_given_room_is(snapshot: Snapshot) -> None:
             for run in snapshot.running
             if run.leaving or run.ends_by <= NOW + timedelta(seconds=62)
         ]
-        if startable(without(snapshot, allowed).nodes, job):
-            assert decided.preempted or startable(
-                without(snapshot, chain(soon, allowed)).nodes, job
-            )
+        if startable(without(snapshot, allowed), job, NOW):
+            assert decided.preempted or startable(without(snapshot, chain(soon, allowed)), job, NOW)
 
 
 @given(snapshots(most=6), seeds, st.sampled_from([1, 50]))

@@ -221,6 +221,17 @@ def test_parts_of_a_gpu_count_as_such(
     assert (error.field, "this asks for 0.75" in error.message) == ("--gres", True)
 
 
+def test_a_whole_node_counts_as_all_its_gpus(
+    limit: Callable[..., bool], project: Project, alice: User
+) -> None:
+    limit(project, gpus=3)
+    assert asks(alice, "--gpus=1")
+    error = refused(lambda: asks(alice, "--gpus=1", "--exclusive"))
+    assert "may use 3 GPUs at once; this asks for 4" in error.message
+    cast.node("gpu-2", gpus=2)
+    assert asks(alice, "--gpus=1", "--exclusive")
+
+
 def test_no_more_jobs_wait_than_may(
     limit: Callable[..., bool], project: Project, alice: User, bob: User
 ) -> None:

@@ -6,10 +6,17 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.bands import Band
 from jobs.lifecycle import State
-from portal.models import Attempt, Job, Node, Project, User
-from portal.queries import snapshot
+from portal.models import Attempt, Job, Lease, Node, Project, User
+from portal.queries import history, snapshot
 from tests.portal import cast
+
+
+@pytest.fixture(autouse=True)
+def remembers_nothing() -> None:
+    history.forget()
+    snapshot._read.clear()
 
 
 def test_held_jobs_do_not_keep_others_out_of_sight(
@@ -48,3 +55,34 @@ def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain
     taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
     assert taken[job.pk].waits_for == (failed.pk,)
     assert (taken[job.pk].label, taken[waiting.pk].label) == (str(job.pk), f"{waiting.pk}_1")
+
+
+def test_who_runs_counts_as_what_it_holds(alice: User, project: Project, node: Node) -> None:
+    """Parts as fractions, and of a whole node all, whatever was asked for."""
+    node.gpus.filter(index=3).update(shards=4)
+    part = cast.run(cast.job(alice, project, state=State.RUNNING, gpus=0), node)
+    Lease.objects.create(gpu=node.gpus.get(index=3), share=0, of=4, allocation=part)
+    other = cast.node("gpu-2")
+    whole = cast.job(alice, project, state=State.RUNNING, gpus=1)
+    cast.run(whole, other, 0, 1, 2, 3)
+    found = {run.id: run.gpus for run in snapshot.take(cast.NOW).running}
+    assert found == {part.attempt.job_id: 0.25, whole.pk: 4}
+
+
+def test_who_makes_room_waits_again_unless_it_asked_not_to(
+    alice: User, project: Project, node: Node
+) -> None:
+    """As it waited before: with its age, its request and its place in its array."""
+    comes, goes = (
+        cast.job(alice, project, state=State.RUNNING, band=Band.BEST_EFFORT, waited_before_s=90)
+        for _ in range(2)
+    )
+    cast.run(comes, node, 0)
+    cast.run(goes, node, 1)
+    Job.objects.filter(pk=goes.pk).update(spec={"name": "train", "requeue": False})
+    found = {run.id: run.again for run in snapshot.take(cast.NOW).running}
+    assert found[goes.pk] is None
+    again = found[comes.pk]
+    assert again is not None
+    assert (again.id, again.band, again.waited_before_s) == (comes.pk, Band.BEST_EFFORT, 90)
+    assert (again.resources.gpus_per_node, again.eligible_at) == (1, cast.NOW)

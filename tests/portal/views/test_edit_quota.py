@@ -87,17 +87,20 @@ def test_a_preview_names_the_jobs_that_a_quota_concerns(
     running("free", 3, 30, Band.BEST_EFFORT)
     cast.job(alice, project, name="large", gpus=4)
     cast.job(alice, project, name="small", gpus=1)
+    whole = cast.job(alice, project, name="whole", gpus=1)
+    asked = {"resources": {"gpus_per_node": 1, "exclusive": True}}
+    Job.objects.filter(pk=whole.pk).update(spec=asked)
     found = preview(as_admin, "/projects/vision/quota/", gpus="2").context["preview"]
     assert [hit.job.name for hit in found.over] == ["young"], "the least that has to go"
     assert "Project vision may use 2 GPUs at once" in found.over[0].why
-    assert [hit.job.name for hit in found.never] == ["large"]
+    assert {hit.job.name for hit in found.never} == {"large", "whole"}
     shown = preview(as_admin, "/projects/vision/quota/", walltime="0:30:00")
     assert shown.context["preview"].over_count == 3
     assert "These 3 running jobs would be over" in shown.text
-    assert "These 2 waiting jobs could never start" in shown.text
+    assert "These 3 waiting jobs could never start" in shown.text
     save(as_admin, "/projects/vision/quota/", walltime="0:30:00")
     after = preview(as_admin, "/projects/vision/quota/", walltime="8:00:00").context["preview"]
-    assert (after.over_count, after.never_count, after.freed_count) == (0, 0, 2)
+    assert (after.over_count, after.never_count, after.freed_count) == (0, 0, 3)
 
 
 def test_a_move_is_under_the_limits_of_what_is_above(

@@ -95,7 +95,7 @@ def _running(run: Run, rooms: list[Room]) -> Running:
         project_id=job.project_id,
         user_id=job.user_id,
         band=job.band,
-        gpus=job.gpus,
+        gpus=job.resources.gpus,
         started_at=_at(run.start_s),
         preemptions=run.preemptions,
     )
@@ -104,7 +104,13 @@ def _running(run: Run, rooms: list[Room]) -> Running:
 def _holding(run: Run) -> Holding:
     job = run.pending
     demand = Demand(
-        job.id, job.project_id, job.user_id, job.band, job.gpus, job.walltime_s, job.partition
+        job.id,
+        job.project_id,
+        job.user_id,
+        job.band,
+        job.resources.gpus,
+        job.walltime_s,
+        job.partition,
     )
     return Holding(demand, _at(run.start_s))
 
@@ -200,7 +206,7 @@ def test_nothing_is_given_twice_and_gangs_are_whole(
     moments = {run.first_start_s for run in simulation.runs.values()}
     for moment in moments:
         busy = sum(
-            pending(run.trial, TrueLengths()).gpus
+            pending(run.trial, TrueLengths()).resources.gpus
             for run in simulation.runs.values()
             if run.first_start_s <= moment < run.end_s
         )
