@@ -191,10 +191,12 @@ def test_every_pending_job_starts_expires_or_is_told_why_it_waits(snapshot: Snap
     told = [start.job_id for start in decided.starts]
     told += [*decided.expired, *decided.explanations]
     assert sorted(told) == sorted(job.id for job in snapshot.pending)
+    names = {node.name for node in snapshot.nodes}
     for found in decided.explanations.values():
         assert found.reason is not Reason.NONE
         for sentence in (found.detail, *found.more):
-            assert sentence.endswith(".") and sentence[0].isupper()
+            assert sentence.endswith(".")
+            assert sentence[0].isupper() or sentence.split()[0].rstrip(",") in names
             assert " 1 jobs" not in sentence and " 0 jobs wait" not in sentence
 
 
