@@ -13,7 +13,7 @@ from jobs.scheduler.limits import Limits, Quota
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.priority import PriorityWeights
-from jobs.scheduler.rank import priorities
+from jobs.scheduler.rank import points_of
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
@@ -160,5 +160,6 @@ def test_size_is_what_it_counts_as() -> None:
         projects=(Project(VISION, "vision", None),), members=(Member(VISION, 0),),
         weights=(("gpu", weights),),
     )  # fmt: skip
-    found = priorities(asked, NOW)
+    points = points_of(asked, NOW)
+    found = {job.id: points(job) for job in queue}
     assert found == {1: pytest.approx(100 / 32), 2: pytest.approx(50), 3: pytest.approx(25)}
