@@ -41,3 +41,11 @@ def extend(flag: str, seconds: float) -> None:
         connection().set(f"carrel:{flag}", 1, px=int(seconds * 1000))
     except redis.RedisError:
         return
+
+
+def left(flag: str) -> float:
+    """Seconds for which a flag is still up; 0 if it is down, or Redis does not answer."""
+    try:
+        return max(0, connection().pttl(f"carrel:{flag}")) / 1000
+    except redis.RedisError:
+        return 0.0

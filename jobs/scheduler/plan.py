@@ -49,17 +49,35 @@ def plan(snapshot: Snapshot, now: datetime, *, explained: bool = True) -> Plan:
     Deterministic; the order of the snapshot's tuples means nothing. Without `explained` it tells
     only what starts and what expires.
     """
-    if not snapshot.pending:
-        return Plan((), {})
-    walk = _Walk.of(snapshot, now)
-    for job in ranked(snapshot, now):
-        walk.take(job)
-    decided = walk.finish()
-    found = Plan(tuple(decided.starts), walk.own, tuple(walk.expired), tuple(decided.preempted))
-    if explained:
-        found.explanations.update(walk.explanations())
-        found.estimates.update(walk.foresight().estimates())
-    return found
+    decision = Decision(snapshot, now)
+    return decision.explained() if explained else decision.plan
+
+
+class Decision:
+    """A plan that can be carried out before it is explained, which takes longer than to make it."""
+
+    plan: Plan
+    """Who starts, and whom something of their own keeps back."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        self._walk: _Walk | None = None
+        self.plan = Plan((), {})
+        if not snapshot.pending:
+            return
+        self._walk = walk = _Walk.of(snapshot, now)
+        for job in ranked(snapshot, now):
+            walk.take(job)
+        decided = walk.finish()
+        starts, preempted = tuple(decided.starts), tuple(decided.preempted)
+        self.plan = Plan(starts, walk.own, tuple(walk.expired), preempted)
+
+    def explained(self) -> Plan:
+        """The same with the reasons and estimates of all who wait."""
+        if self._walk is None:
+            return self.plan
+        reasons = self.plan.explanations | self._walk.explanations()
+        estimates = self._walk.foresight().estimates()
+        return replace(self.plan, explanations=reasons, estimates=estimates)
 
 
 def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:

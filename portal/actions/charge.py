@@ -15,8 +15,8 @@ from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, Usage, usage_of
 from portal.actions import sums
 from portal.models import Accounting, Allocation, Charge, DailyUsage, UsageBalance, update_each
-from portal.queries import days
-from portal.queries.meters import Meter, Rate, meters
+from portal.queries import days, holdings
+from portal.queries.meters import Meter, Rate, meters, weights
 
 EVERY = timedelta(minutes=1)
 """How long an allocation that goes on is left alone. Its end is charged as soon as it is seen."""
@@ -73,11 +73,12 @@ def _batch(now: datetime) -> int:
     )
     if not ids:
         return 0
-    found = meters(Allocation.objects.filter(pk__in=ids))
+    terms = Accounting.current()
+    found = meters(holdings.of(Allocation.objects.filter(pk__in=ids)), weights(terms))
     pieces = list(_pieces(found, now))
     _write(ids, pieces)
     _add_up(pieces)
-    _balance(found, now)
+    _balance(found, terms.decay, now)
     update_each(
         Allocation.objects.all(),
         {
@@ -148,8 +149,7 @@ def _add_up(pieces: Iterable[Piece]) -> None:
     )
 
 
-def _balance(found: Iterable[Meter], now: datetime) -> None:
-    decay = Accounting.current().decay
+def _balance(found: Iterable[Meter], decay: Decay, now: datetime) -> None:
     spent: dict[Key, Usage] = {}
     for meter in found:
         usage = _spent(meter, now, decay)

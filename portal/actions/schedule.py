@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max
 from django.utils import timezone
 
 from jobs.engines.contract import run_key
 from jobs.lifecycle import Reason, State
-from jobs.scheduler.plan import plan
-from jobs.scheduler.snapshot import Placement, Plan, Start
-from portal import hints, live
-from portal.actions import age, passes
+from jobs.scheduler.plan import Decision
+from jobs.scheduler.snapshot import Placement, Start
+from portal import hints
+from portal.actions import age, passes, reasons
 from portal.actions.preempt import preempt
 from portal.models import (
     Allocation,
@@ -24,47 +24,42 @@ from portal.models import (
     Job,
     Lease,
     Move,
-    Partition,
     move_all,
-    update_each,
 )
 from portal.queries import snapshot
 
 MAX_STARTS = 500
 """Starts applied in one pass; the next one follows at once."""
-HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
-NO_TURN = (
-    *HELD,
-    Reason.BEGIN_TIME,
-    Reason.DEPENDENCY,
-    Reason.DEPENDENCY_NEVER,
-    Reason.ARRAY_LIMIT,
-    Reason.BAD_CONSTRAINTS,
-)
-"""Jobs that wait for something else than their turn have no place in the queue."""
-ESTIMATED = ("also", "position", "starts_at", "starts_low", "starts_high")
 READ = ("state", "spec", "eligible_at", "waited_before_s")
 """What must have been read of a job to start it."""
-SEEN = timedelta(minutes=1)
-"""An estimate that moves by less is left as it was."""
-NOTED = timedelta(seconds=5)
-"""How often it is written down that all that is told still holds."""
 
 
-@transaction.atomic
 def schedule(*, now: datetime, explain: bool = True) -> int:
     """Decide and write down what starts; the number of jobs that do.
 
-    One pass runs at a time, and a pass is one transaction: killed in the middle, it has done
-    nothing. `explain=False` leaves the reasons and estimates of waiting jobs as they were.
+    `explain=False` leaves the reasons and estimates of waiting jobs as they were.
     """
+    starts, decision = _pass(now)
+    # Who starts is on the way by now, and nobody who writes has to wait for this.
+    if decision is not None and explain:
+        reasons.write(decision.explained(), now=now)
+    return starts
+
+
+@transaction.atomic
+def _pass(now: datetime) -> tuple[int, Decision | None]:
+    """How many start, and why. One pass runs at a time, and it is one transaction: killed in the
+    middle, it has done nothing."""
+    if not Job.objects.filter(state=State.PENDING).exists():
+        return 0, None
     if not passes.begin():
         hints.schedule(countdown=0.2)
-        return 0
+        return 0, None
     # The sentences that it writes down tell times as pages do, in the lab's time zone.
     now = timezone.localtime(now)
     present = snapshot.take(now)
-    decided = plan(present, now, explained=explain)
+    decision = Decision(present, now)
+    decided = decision.plan
     chosen = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in chosen), *decided.expired]
     # Who was cancelled since the snapshot is left alone.
@@ -74,12 +69,9 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     move_all([_expired(jobs[pk], now) for pk in decided.expired if pk in jobs], now=now)
     preempt({one.job_id: one.for_id for one in decided.preempted}, policy=present.policy, now=now)
     age.grow((job.id for job in present.pending), decided.explanations, now)
-    if explain:
-        _explain(decided)
-        _note(now)
     if len(decided.starts) > MAX_STARTS:
         hints.schedule()
-    return len(starts)
+    return len(starts), decision
 
 
 def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> None:
@@ -156,49 +148,3 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
         exclusive=bool(job.spec["resources"].get("exclusive")),
         charged_until=attempt.started_at,
     )
-
-
-def _explain(decided: Plan) -> None:
-    """Write down what is new of the reasons and estimates; most stay from pass to pass."""
-    waiting = Job.objects.filter(state=State.PENDING)
-    told: dict[int, dict[str, object]] = {}
-    # In the order in which everybody locks jobs.
-    for row in waiting.only("reason", "detail", *ESTIMATED).order_by("pk"):
-        new = _told(row, decided)
-        if new:
-            told[row.pk] = new
-    if not told:
-        return
-    # Still only what waits: who was cancelled meanwhile has its last word already.
-    update_each(waiting, told)
-    live.changed("jobs", *(f"job-{pk}" for pk in told))
-
-
-def _told(row: Job, decided: Plan) -> dict[str, object]:
-    """A waiting job's columns as decided; empty where nothing differs that anybody would see."""
-    why, estimate = decided.explanations.get(row.pk), decided.estimates.get(row.pk)
-    new: dict[str, object] = {}
-    # Who held it, or what failed, was written down when it happened.
-    if why is not None and not (row.detail and row.reason == why.reason in HELD):
-        new |= {"reason": why.reason, "detail": why.detail}
-    also = list(why.more) if why else []
-    in_turn = why is not None and estimate is not None and why.reason not in NO_TURN
-    position = why.ahead + 1 if why and in_turn else None
-    moments = (estimate.at, estimate.early, estimate.late) if estimate else (None, None, None)
-    new |= dict(zip(ESTIMATED, (also, position, *moments), strict=True))
-    # All of them or none, so that rows are alike and few statements write them.
-    return new if any(_differs(getattr(row, name), value) for name, value in new.items()) else {}
-
-
-def _note(now: datetime) -> None:
-    """What is told of waiting jobs is as of now; most of it did not change and is not written."""
-    waited_in = Job.objects.filter(state=State.PENDING).values("partition")
-    stale = Q(foretold_at=None) | Q(foretold_at__lt=now - NOTED)
-    Partition.objects.filter(stale, pk__in=waited_in).update(foretold_at=now)
-
-
-def _differs(old: object, new: object) -> bool:
-    """Estimates move a little with every pass; what nobody would see is not written."""
-    if isinstance(old, datetime) and isinstance(new, datetime):
-        return abs(new - old) >= SEEN
-    return old != new

@@ -21,7 +21,7 @@ from portal import hints, live
 from portal.actions import age
 from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
-from portal.queries import dependencies, partitions, rights, snapshot
+from portal.queries import dependencies, machines, partitions, rights
 from portal.queries.admission import Admission
 
 
@@ -200,7 +200,7 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
 
 
 def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
-    why = refuse(spec.resources, snapshot.empty_nodes(), partition.name)
+    why = refuse(spec.resources, machines.empty(), partition.name)
     return [SpecError("resources", why)] if why else []
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from jobs.outcome import signal_name
 from jobs.scheduler.fit import shards
 from jobs.scheduler.words import count, memory
-from jobs.spec import Array, Dependency, JobSpec, Resources
+from jobs.spec import Array, Dependency, JobSpec, Resources, WarningSignal
 from jobs.spec_json import from_dict
 
 
@@ -95,7 +95,6 @@ def form_values(spec: JobSpec) -> dict[str, str | bool]:
 def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """(name, text) of what was set beyond the usual, for reading."""
     asked = spec.resources
-    warning = spec.warning
     shown: dict[str, str | None] = {
         "Band": spec.band,
         "Nice": str(spec.nice) if spec.nice else None,
@@ -113,7 +112,7 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Deadline": _moment(spec.deadline_at),
         "Output to": spec.stdout,
         "Errors to": spec.stderr,
-        "Warning": warning and f"{signal_name(warning.number)} {warning.before_s} s before its end",
+        "Warning": _warning(spec.warning),
     }
     yield from ((name, text) for name, text in shown.items() if text)
 
@@ -122,6 +121,10 @@ def _task(array: Array) -> str:
     """Of a job that is one task of its array, and keeps the index of no other."""
     index = f"index {indices(replace(array, limit=None))}"
     return index if array.limit is None else f"{index}; {array.limit} of the array at once"
+
+
+def _warning(warning: WarningSignal | None) -> str | None:
+    return f"{signal_name(warning.number)} {warning.before_s} s before its end" if warning else None
 
 
 def _moment(when: datetime | None) -> str | None:

@@ -61,7 +61,7 @@ class Partition(models.Model):
     priority_weights = models.JSONField(default=dict, blank=True, validators=[check_weights])
     """Those of `jobs.scheduler.priority.PriorityWeights` that differ from its defaults."""
     foretold_at = models.DateTimeField(null=True, editable=False)
-    """As of when the reasons and estimates of its waiting jobs hold, to a few seconds."""
+    """As of when the reasons and estimates of its waiting jobs hold."""
 
     class Meta:
         ordering = ["name"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Count
@@ -17,14 +19,21 @@ from jobs.scheduler.policy import Policy
 from portal import models
 from portal.models import Accounting, Job, Membership, SchedulingPolicy
 from portal.queries.books import Books
+from portal.queries.meters import Meter
 
 UNFINISHED = lifecycle.WAITING | lifecycle.ACTIVE
 
 
 def projects() -> tuple[Project, ...]:
     """The whole tree. Archived ones too: what they used counts for those above them."""
-    rows = models.Project.objects.order_by("pk").values_list("pk", "name", "parent_id", "shares")
-    return tuple(Project(*row) for row in rows)
+    return tree()[0]
+
+
+def tree() -> tuple[tuple[Project, ...], frozenset[int]]:
+    """All projects, and those of them whose children lend to each other."""
+    columns = ("pk", "name", "parent_id", "shares", "lends")
+    rows = list(models.Project.objects.order_by("pk").values_list(*columns))
+    return tuple(Project(*row[:-1]) for row in rows), frozenset(row[0] for row in rows if row[-1])
 
 
 def below(project_id: int) -> frozenset[int]:
@@ -38,14 +47,17 @@ def below(project_id: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def members() -> tuple[Member, ...]:
+def members(with_jobs: Iterable[tuple[int, int, str]] | None = None) -> tuple[Member, ...]:
     """Who has a share in which project; with one share each, who only has jobs there:
-    administrators, and former members."""
+    administrators, and former members. `with_jobs` are project, user and user's name of jobs that
+    have not ended, where somebody has read them."""
     rows = Membership.objects.values_list("project_id", "user_id", "shares", "user__username")
     found = {row[:2]: Member(*row) for row in rows}
-    unfinished = Job.objects.filter(state__in=UNFINISHED).order_by()
-    guests = unfinished.values_list("project_id", "owner_id", "owner__username").distinct()
-    for project_id, user_id, name in guests:
+    if with_jobs is None:
+        unfinished = Job.objects.filter(state__in=UNFINISHED).order_by()
+        guests = unfinished.values_list("project_id", "owner_id", "owner__username")
+        with_jobs = guests.distinct()
+    for project_id, user_id, name in with_jobs:
         found.setdefault((project_id, user_id), Member(project_id, user_id, 1, name))
     return tuple(found[key] for key in sorted(found))
 
@@ -110,19 +122,18 @@ def gpus_held(books: Books) -> dict[int, float]:
 
 
 def _running(books: Books) -> tuple[Holding, ...]:
-    gpus = gpus_held(books)
-    rows = Job.objects.filter(state__in=lifecycle.ACTIVE).order_by("pk").values_list(
-        "pk", "project_id", "owner_id", "band", "walltime_s", "partition__name", "started_at"
-    )  # fmt: skip
-    return tuple(
-        Holding(
-            Demand(pk, project_id, user_id, Band(band), gpus[pk], walltime_s, partition),
-            # One that is about to start has its walltime still before it.
-            started_at or books.now,
-        )
-        for pk, project_id, user_id, band, walltime_s, partition, started_at in rows
-        if pk in gpus
-    )
+    by_job: dict[int, list[Meter]] = defaultdict(list)
+    for meter in books.running:
+        if meter.released_at is None:
+            by_job[meter.job_id].append(meter)
+    return tuple(_holding(job_id, by_job[job_id], books.now) for job_id in sorted(by_job))
+
+
+def _holding(job_id: int, parts: list[Meter], now: datetime) -> Holding:
+    first, gpus = parts[0], sum(part.gpus for part in parts)
+    demand = Demand(job_id, *first.account, gpus, first.walltime_s, first.partition)
+    # One that is about to start has its walltime still before it.
+    return Holding(demand, first.job_started_at or now)
 
 
 def pending() -> dict[tuple[int, int, Band], int]:

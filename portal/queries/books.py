@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ from jobs.scheduler.periods import Period, Slice
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import EntryPenalty, Usage, usage_of
 from portal.models import Accounting, Charge, DailyUsage, UsageBalance
-from portal.queries import days
-from portal.queries.meters import Meter, uncharged
+from portal.queries import days, holdings
+from portal.queries.holdings import Holdings
+from portal.queries.meters import Meter, meters, weights
 
 COLUMNS = ("project_id", "user_id", "band", "gpu_model")
 ACCOUNT = ("project_id", "user_id", "band")
@@ -77,15 +78,22 @@ class Books:
     """Everything is as if all had been charged up to `now`, however long ago that was done."""
 
     now: datetime
-    running: list[Meter] = field(default_factory=uncharged)
+    running: list[Meter]
+    terms: Accounting
+
+    @classmethod
+    def read(cls, now: datetime, held: Holdings | None = None) -> Books:
+        """Of all that hold something, which is read unless it is given."""
+        terms = Accounting.current()
+        held = holdings.read() if held is None else held
+        return cls(now, meters(held, weights(terms)) if held.parts else [], terms)
 
     def balances(self) -> dict[Association, float]:
         """Weighted GPU-seconds, decayed to now: what fair share looks at.
 
         What has just begun counts as if it had gone on further: the entry penalty.
         """
-        terms = Accounting.current()
-        decay, penalty = terms.decay, EntryPenalty(terms.entry_penalty)
+        decay, penalty = self.terms.decay, EntryPenalty(self.terms.entry_penalty)
         found: dict[Association, float] = defaultdict(float)
         rows = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
         for project_id, user_id, value, at in rows.order_by("pk"):

@@ -40,11 +40,14 @@ class Dependencies:
     """What each of some waiting jobs waits for, read in a constant number of queries."""
 
     def __init__(self, asked: Sequence[tuple[Named, JobSpec]]) -> None:
-        self._states = states(spec for _, spec in asked)
-        self._singles = _earlier_singletons([row for row, spec in asked if _is_single(spec)])
+        waits = [(row, spec) for row, spec in asked if spec.dependencies]
+        self._states = states(spec for _, spec in waits)
+        self._singles = _earlier_singletons([row for row, spec in waits if _is_single(spec)])
 
     def of(self, row: Named, spec: JobSpec) -> tuple[DependencyState, tuple[int, ...]]:
         """What they come to, and the jobs (or arrays, by their ids) that it comes from."""
+        if not spec.dependencies:
+            return DependencyState.NONE, ()
         singles = self._singles.get(row.pk, ())
         judged = [(wait, judge(wait, self._states, singles)) for wait in spec.dependencies]
         state = together([found for _, found in judged])

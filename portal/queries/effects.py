@@ -45,7 +45,7 @@ class Outcome:
 
 def outcome(now: datetime) -> Outcome:
     """As the database stands, in a constant number of queries."""
-    projects, quotas, books = accounts.projects(), accounts.quotas(), Books(now)
+    projects, quotas, books = accounts.projects(), accounts.quotas(), Books.read(now)
     usage = accounts.counted(books, quotas)
     counters = Counters(projects, quotas, replace(usage, running=()), accounts.lends())
     models = {meter.job_id: rate.gpu_model for meter in books.running for rate in meter.rates}
@@ -86,7 +86,7 @@ def _rank(holding: Holding) -> tuple[int, datetime, int]:
 
 
 def _never(counters: Counters) -> Iterator[tuple[int, str]]:
-    sizes = Sizes(machines.nodes([]))
+    sizes = Sizes(machines.empty())
     rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
     for row in rows.values_list(*_Asked._fields).iterator(chunk_size=5000):
         demand = _demand(_Asked._make(row), sizes)

@@ -92,5 +92,6 @@ def predictions(works: dict[int, Work]) -> dict[int, Prediction]:
     """By the same numbers; those of whom nothing is known are left out."""
     with _memory.lock:
         _memory.catch_up()
-        found = {pk: _memory.history.predict(work) for pk, work in works.items()}
-    return {pk: prediction for pk, prediction in found.items() if prediction.from_n}
+        # The tasks of an array are all alike.
+        of = {work: _memory.history.predict(work) for work in set(works.values())}
+    return {pk: of[work] for pk, work in works.items() if of[work].from_n}

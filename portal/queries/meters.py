@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
-
-from django.db.models import Count, QuerySet
 
 from jobs.bands import Band
 from jobs.scheduler.limits import Key
 from jobs.scheduler.usage import Gpus, Held, Weights, billing
-from portal.models import Accounting, Allocation, GpuModel, Lease
+from portal.models import Accounting, GpuModel
+from portal.queries.holdings import Holdings, Part
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,11 @@ class Meter:
     allocation_id: int
     job_id: int
     account: Key
+    partition: str
     walltime_s: int
     """What its job asked for."""
+    job_started_at: datetime | None
+    """When all of its job ran; None while it is about to."""
     held_since: datetime
     start: datetime
     """When it was last charged; at first when it began to hold what it holds."""
@@ -55,25 +56,9 @@ class Meter:
         return sum(rate.weighted for rate in self.rates)
 
 
-class _Row(NamedTuple):
-    """What is read of an allocation, by the names of its columns."""
-
-    pk: int
-    attempt__job_id: int
-    attempt__job__project_id: int
-    attempt__job__owner_id: int
-    attempt__job__band: str
-    attempt__job__walltime_s: int
-    attempt__started_at: datetime
-    charged_until: datetime
-    released_at: datetime | None
-    cpus: int
-    memory_mib: int
-
-
-def weights() -> Weights:
-    """What the lab charges for."""
-    terms = Accounting.current()
+def weights(terms: Accounting | None = None) -> Weights:
+    """What the lab charges for; how is read unless it is given."""
+    terms = terms or Accounting.current()
     return Weights(
         gpu_models=dict(GpuModel.objects.values_list("name", "weight")),
         gpu=terms.gpu_weight,
@@ -82,38 +67,30 @@ def weights() -> Weights:
     )
 
 
-def uncharged() -> list[Meter]:
-    """Of all that hold something, and of those that did until just now."""
-    return meters(Allocation.objects.filter(charged=False))
-
-
-def meters(allocations: QuerySet[Allocation]) -> list[Meter]:
-    """In a constant number of queries."""
-    rows = [_Row._make(row) for row in allocations.order_by("pk").values_list(*_Row._fields)]
-    if not rows:
-        return []
+def meters(held: Holdings, terms: Weights) -> list[Meter]:
+    """In the order of the allocations."""
     gpus: dict[int, list[Gpus]] = defaultdict(list)
-    leases = Lease.objects.filter(allocation__in=allocations.order_by().values("pk"))
-    shares = leases.values_list("allocation_id", "gpu__model", "of").annotate(Count("pk"))
-    for allocation_id, model, of, count in shares.order_by("allocation_id", "gpu__model", "of"):
+    counts = Counter((share.allocation_id, share.gpu__model, share.of) for share in held.shares)
+    for (allocation_id, model, of), count in sorted(counts.items()):
         gpus[allocation_id].append(Gpus(model, shards=count, shards_per_gpu=of))
-    terms = weights()
-    return [_meter(row, gpus[row.pk], terms) for row in rows]
+    return [_meter(part, gpus[part.pk], terms) for part in held.parts]
 
 
-def _meter(row: _Row, gpus: list[Gpus], terms: Weights) -> Meter:
+def _meter(part: Part, gpus: list[Gpus], terms: Weights) -> Meter:
     account = (
-        row.attempt__job__project_id, row.attempt__job__owner_id, Band(row.attempt__job__band)
+        part.attempt__job__project_id, part.attempt__job__owner_id, Band(part.attempt__job__band)
     )  # fmt: skip
-    held = Held(row.cpus, row.memory_mib, tuple(gpus))
+    held = Held(part.cpus, part.memory_mib, tuple(gpus))
     return Meter(
-        allocation_id=row.pk,
-        job_id=row.attempt__job_id,
+        allocation_id=part.pk,
+        job_id=part.attempt__job_id,
         account=account,
-        walltime_s=row.attempt__job__walltime_s,
-        held_since=row.attempt__started_at,
-        start=row.charged_until,
-        released_at=row.released_at,
+        partition=part.attempt__job__partition__name,
+        walltime_s=part.attempt__job__walltime_s,
+        job_started_at=part.attempt__job__started_at,
+        held_since=part.attempt__started_at,
+        start=part.charged_until,
+        released_at=part.released_at,
         rates=tuple(_rates(held, terms)),
     )
 

@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
 from jobs import lifecycle
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from jobs.spec import JobSpec
-from jobs.spec_json import from_dict
 from portal import models
 from portal.models import Job
-from portal.queries import accounts, history, machines, preemption
+from portal.queries import accounts, history, holdings, machines, preemption, specs
 from portal.queries.books import Books
 from portal.queries.dependencies import Dependencies
-from portal.queries.machines import Held
+from portal.queries.holdings import Holdings, Part
 from portal.queries.preemption import Run
 
 HELD_LAUNCH = Reason.HELD_LAUNCH
@@ -55,6 +57,8 @@ class Row(NamedTuple):
     claimed_at: datetime | None
     eligible_at: datetime | None
     waited_before_s: float
+    spec_text: str
+    """Its specification as JSON; not a column."""
 
     @property
     def work(self) -> Work:
@@ -65,25 +69,32 @@ class Row(NamedTuple):
 
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
-    rows = Job.objects.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
+    jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
+    rows = jobs.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
     waiting = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
-    holding = Job.objects.filter(state__in=lifecycle.ACTIVE)
+    holding = jobs.filter(state__in=lifecycle.ACTIVE)
     active = [Row(*row) for row in holding.values_list(*Row._fields)]
-    foretold = history.predictions({row.pk: row.work for row in (*waiting, *active)})
-    specs = _requests([row.pk for row in (*waiting, *active)])
-    held, books, quotas = machines.held(), Books(now), accounts.quotas()
-    reserved = machines.reservations(now)
-    known = Known(specs, foretold, _usable(reserved), now)
+    both = [*waiting, *active]
+    held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
+    books, (projects, lenders) = Books.read(now, held), accounts.tree()
+    known = Known(
+        dict(zip((row.pk for row in both), specs.read(row.spec_text for row in both), strict=True)),
+        history.predictions({row.pk: row.work for row in both}),
+        _usable(reserved),
+        now,
+    )
     return Snapshot(
         nodes=machines.nodes(held),
         pending=_pending(waiting, known),
         running=_running(active, held, accounts.gpus_held(books), known),
-        projects=accounts.projects(),
-        members=accounts.members(),
+        projects=projects,
+        members=accounts.members(
+            {(row.project_id, row.owner_id, row.owner__username) for row in both}
+        ),
         usage=tuple(sorted(books.balances().items())),
         quotas=quotas,
-        lends=accounts.lends(),
-        quota_usage=accounts.counted(books, quotas),
+        lends=lenders | {None} if books.terms.lends else lenders,
+        quota_usage=accounts.counted(books, quotas) if quotas else None,
         reservations=tuple(map(machines.reservation, reserved)),
         policy=accounts.policy(),
         weights=tuple((row.name, row.weights) for row in models.Partition.objects.order_by("pk")),
@@ -101,7 +112,7 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
         row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
-        row.waited_before_s,
+        row.waited_before_s, "",
     )  # fmt: skip
     foretold = history.predictions({waits.pk: waits.work})
     usable = _usable(machines.reservations(now))
@@ -109,11 +120,6 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     if spec.array:
         first = replace(first, array_id=first.id)
     return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
-
-
-def empty_nodes() -> tuple[Node, ...]:
-    """All nodes as if nothing ran: enough to tell what could ever fit."""
-    return machines.nodes([])
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,10 @@ class Known:
 
 
 def _running(
-    rows: Sequence[Row], held: Sequence[Held], gpus: Mapping[int, float], known: Known
+    rows: Sequence[Row], held: Holdings, gpus: Mapping[int, float], known: Known
 ) -> tuple[Running, ...]:
-    places: dict[int, list[Held]] = defaultdict(list)
-    for part in held:
+    places: dict[int, list[Part]] = defaultdict(list)
+    for part in sorted(held.open, key=lambda part: part.node_id):
         places[part.attempt__job_id].append(part)
     runs = preemption.runs(known.now)
     return tuple(
@@ -141,7 +147,7 @@ def _running(
     )
 
 
-def _run(row: Row, parts: Sequence[Held], gpus: float, run: Run | None, known: Known) -> Running:
+def _run(row: Row, parts: Sequence[Part], gpus: float, run: Run | None, known: Known) -> Running:
     # One that is about to start has its walltime still before it.
     began = row.started_at or parts[0].attempt__started_at
     ends_by = began + timedelta(seconds=row.walltime_s)
@@ -184,25 +190,6 @@ def _likely(
         for length in (known.expected_s, known.low_s)
     )
     return expected, min(early, expected)
-
-
-_read: dict[int, JobSpec] = {}
-"""Specifications of these jobs as read before: they never change, and reading is the work."""
-
-
-def _requests(ids: list[int]) -> dict[int, JobSpec]:
-    """The specifications of these jobs, all with an empty script in place of theirs."""
-    # A web process asks from several threads, of which another may just be emptying it.
-    kept = {pk: spec for pk in ids if (spec := _read.get(pk))}
-    new = [pk for pk in ids if pk not in kept]
-    for start in range(0, len(new), 500):
-        for pk, spec in Job.objects.filter(pk__in=new[start : start + 500]).values_list(
-            "pk", "spec"
-        ):
-            kept[pk] = from_dict(spec | {"script": ":"})
-    _read.clear()
-    _read.update(kept)
-    return kept
 
 
 def _pending(rows: Sequence[Row], known: Known) -> tuple[Pending, ...]:

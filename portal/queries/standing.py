@@ -60,7 +60,7 @@ class Standing:
     @classmethod
     def read(cls, now: datetime, month: datetime) -> Standing:
         """In a constant number of queries; `month` is when this one began."""
-        books = Books(now)
+        books = Books.read(now)
         quotas = accounts.quotas()
         sums = books.sums(("project_id",), month, now)
         return cls(

@@ -52,7 +52,7 @@ def usage(
 ) -> list[Used]:
     """What was used from one moment to another, until `now` at most: days in their order, all else
     with the most first. What a project used is told without what those below it did."""
-    sums = Books(now).sums((by.column,), since, min(until, now), only)
+    sums = Books.read(now).sums((by.column,), since, min(until, now), only)
     names = _names(by, [key for (key,) in sums])
     found = [_used(key, names, amount) for (key,), amount in sums.items()]
     if by is By.DAY:

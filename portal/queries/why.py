@@ -83,7 +83,7 @@ def _holders(job: Job) -> Iterator[Holder]:
 
 def _priority(job: Job, now: datetime) -> Priority | None:
     """Its points as the scheduler counts them; None for who is no longer in its project."""
-    places = standings(accounts.projects(), accounts.members(), Books(now).balances())
+    places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
     standing = places.get((job.project_id, job.owner_id))
     if standing is None:
         return None

@@ -90,7 +90,7 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
     rows = _rows(since, until, now)
     past = _pasts(since, until, now)
     specs = {row.pk: from_dict(row.spec | {"script": ":"}) for row in rows}
-    nodes = tuple(replace(node, unavailable="") for node in machines.nodes([]) if node.cpus)
+    nodes = tuple(replace(node, unavailable="") for node in machines.empty() if node.cpus)
     maker = _Maker(specs, past, nodes, since, rows)
     trials = tuple(maker.trial(row) for row in rows if row.pk in past)
     return Recorded(

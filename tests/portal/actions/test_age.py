@@ -27,12 +27,6 @@ def at(minutes: float) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of the tests before had the same numbers, and other specifications."""
-    monkeypatch.setattr(snapshot, "_read", {})
-
-
-@pytest.fixture(autouse=True)
 def full(node: Node) -> Node:
     """Nobody starts as long as it takes no jobs."""
     node.drained = True

@@ -63,13 +63,13 @@ class Other(threading.Thread):
 
 def during_the_pass(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> list[Other]:
     """Begins `work` when a pass has taken its snapshot, and lets it get as far as it can."""
-    plan, others = schedule.plan, list[Other]()
+    decision, others = schedule.Decision, list[Other]()
 
-    def decide(*given: Any, **options: Any) -> Any:
+    def decide(*given: Any) -> Any:
         others.append(Other(work).until_it_waits())
-        return plan(*given, **options)
+        return decision(*given)
 
-    monkeypatch.setattr(schedule, "plan", decide)
+    monkeypatch.setattr(schedule, "Decision", decide)
     return others
 
 
@@ -98,20 +98,20 @@ def test_a_job_cancelled_during_a_pass_keeps_its_last_word(
 def test_an_array_and_a_pass_do_not_wait_for_each_other(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pass has locked the second task, which it starts, and goes on to explain the first."""
+    """The pass has locked the second task, which it starts, and goes on to the others."""
     lab.node("n1", gpus=1)
     head = lab.submit("true", array="1-3", gpus_per_node="1")
     Job.objects.filter(pk=head.pk).update(held=True)
-    explain, others = schedule._explain, list[Other]()
+    grow, others = schedule.age.grow, list[Other]()
 
     def cancel_all() -> cancel.Cancelled:
         return cancel.cancel_array(array_id=head.pk, actor=lab.owner, now=timezone.now())
 
     def meet(*given: Any) -> None:
         others.append(Other(cancel_all).until_it_waits())
-        explain(*given)
+        grow(*given)
 
-    monkeypatch.setattr(schedule, "_explain", meet)
+    monkeypatch.setattr(schedule.age, "grow", meet)
     assert schedule.schedule(now=timezone.now()) == 1
     assert others[0].outcome() == (2, 1)
 

@@ -53,7 +53,7 @@ def test_members_and_who_only_has_jobs(
         Member(project.pk, alice.pk, 5, "alice"),
         Member(robots.pk, carol.pk, 1, "carol"),
     )
-    assert len(standings(accounts.projects(), found, Books(NOW).balances())) == 2
+    assert len(standings(accounts.projects(), found, Books.read(NOW).balances())) == 2
 
 
 def test_quotas(project: Project, robots: Project) -> None:
@@ -100,7 +100,7 @@ def test_what_counts(project: Project, node: Node, alice: User, bob: User) -> No
     cast.job(alice, project)
     cast.job(alice, project, held=True)
     limits = accounts.quotas()
-    found = accounts.counted(Books(later), limits)
+    found = accounts.counted(Books.read(later), limits)
     mine = (project.pk, alice.pk, Band.BATCH)
     bobs = (project.pk, bob.pk, Band.PRODUCTION)
     assert found.running == (
@@ -124,7 +124,7 @@ def test_the_number_of_queries_is_constant(
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
             limits = accounts.quotas()
-            accounts.counted(Books(NOW + timedelta(days=5)), limits)
+            accounts.counted(Books.read(NOW + timedelta(days=5)), limits)
             accounts.projects(), accounts.members(), accounts.lends()
         return len(captured)
 

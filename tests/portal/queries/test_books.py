@@ -129,12 +129,12 @@ def test_any_time_is_told_as_it_was(
         wanted: dict[object, float] = defaultdict(float)
         for one in spent:
             wanted[one[0].pk, one[1].pk, one[2], one[3]] += hours_of(one, since, min(until, now))
-        sums = Books(now).sums(("project_id", "user_id", "band", "gpu_model"), since, until)
+        sums = Books.read(now).sums(("project_id", "user_id", "band", "gpu_model"), since, until)
         found = {key: amount.gpu_seconds / 3600 for key, amount in sums.items()}
         assert found == pytest.approx({k: v for k, v in wanted.items() if v}, abs=1e-6)
         weighted = sum(amount.weighted for amount in sums.values()) / 3600
         assert weighted == pytest.approx(sum(wanted.values()) * (1 + CPUS))
-    by_day = Books(now).sums(("day",), START, now)
+    by_day = Books.read(now).sums(("day",), START, now)
     assert sum(amount.gpu_seconds for amount in by_day.values()) / 3600 == pytest.approx(
         sum(hours_of(one, START, now) for one in spent)
     )
@@ -154,7 +154,7 @@ def test_balances_do_not_depend_on_when_was_charged(
     for of, owner, _, _, start, end in spent:
         cost = Cost(1 + CPUS, start, end or now)
         wanted[of.pk, owner.pk] += usage_of(cost, decay).seen(now, decay).value
-    assert Books(now).balances() == pytest.approx(wanted)
+    assert Books.read(now).balances() == pytest.approx(wanted)
 
 
 def test_quotas_see_their_periods_to_the_second(
@@ -162,7 +162,7 @@ def test_quotas_see_their_periods_to_the_second(
 ) -> None:
     spent, now = random_work(7, fleet, [project], owners)
     month, week = CalendarMonth("Asia/Tokyo"), Rolling(7)
-    books = Books(now)
+    books = Books.read(now)
     used = books.used([month, week])
     for period in (month, week):
         wanted: dict[object, float] = defaultdict(float)
@@ -186,7 +186,7 @@ def test_who_has_just_begun_counts_as_if_further(
     rate = 1 + CPUS
 
     def balances(minutes: int) -> list[float]:
-        found = Books(cast.NOW + timedelta(minutes=minutes)).balances()
+        found = Books.read(cast.NOW + timedelta(minutes=minutes)).balances()
         return [found[project.pk, owner.pk] / rate for owner in (alice, bob)]
 
     # A tenth of ten hours, and less of it the more has passed.

@@ -1,0 +1,105 @@
+"""Tell waiting jobs why they wait, what place they have and when they are expected to start."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import Q
+
+from jobs.lifecycle import Reason, State
+from jobs.scheduler.snapshot import Estimate, Plan
+from portal import live
+from portal.models import Job, Partition, update_each
+
+HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
+NO_TURN = (
+    *HELD,
+    Reason.BEGIN_TIME,
+    Reason.DEPENDENCY,
+    Reason.DEPENDENCY_NEVER,
+    Reason.ARRAY_LIMIT,
+    Reason.BAD_CONSTRAINTS,
+)
+"""Jobs that wait for something else than their turn have no place in the queue."""
+SEEN = timedelta(minutes=1)
+SEEN_PART = 20
+"""An estimate that moves by less than a minute, or than this part of what is still to wait, is left
+as it was: the further off, the rougher it is told."""
+
+
+class _Told(NamedTuple):
+    """What a waiting job was told last, by the names of its columns."""
+
+    reason: str
+    detail: str
+    also: list[str]
+    position: int | None
+    starts_at: datetime | None
+    starts_low: datetime | None
+    starts_high: datetime | None
+
+
+@transaction.atomic
+def write(decided: Plan, *, now: datetime) -> int:
+    """Write down what is new of a plan's reasons and estimates, made `now`; of how many jobs.
+
+    Most stay from pass to pass. What a later pass has told is left as it is.
+    """
+    waiting = Job.objects.filter(state=State.PENDING)
+    waited_in = waiting.order_by().values("partition")
+    earlier = Q(foretold_at=None) | Q(foretold_at__lte=now)
+    Partition.objects.filter(earlier, pk__in=waited_in).update(foretold_at=now)
+    told = waiting.exclude(partition__in=Partition.objects.filter(foretold_at__gt=now))
+    rows = told.order_by("pk").values_list("pk", *_Told._fields)
+    found = ((pk, _news(pk, _Told._make(last), decided, now)) for pk, *last in rows)
+    new = _still({pk: columns for pk, columns in found if columns}, decided)
+    update_each(waiting, new)
+    if new:
+        live.changed("jobs", *(f"job-{pk}" for pk in new))
+    return len(new)
+
+
+def _still(new: dict[int, dict[str, Any]], decided: Plan) -> dict[int, dict[str, Any]]:
+    """Without whom somebody has cancelled, held or released since: that is its last word."""
+    if not new:
+        return {}
+    # In the order in which everybody locks jobs.
+    rows = Job.objects.select_for_update(no_key=True).filter(state=State.PENDING, pk__in=new)
+    held = rows.order_by("pk").values_list("pk", "held")
+    return {pk: new[pk] for pk, is_held in held if is_held == _is_held(pk, decided)}
+
+
+def _is_held(pk: int, decided: Plan) -> bool:
+    why = decided.explanations.get(pk)
+    return why is not None and why.reason in HELD
+
+
+def _news(pk: int, last: _Told, decided: Plan, now: datetime) -> dict[str, Any]:
+    """The columns of a waiting job that differ from what it was told, as far as anybody sees."""
+    why, estimate = decided.explanations.get(pk), decided.estimates.get(pk)
+    new: dict[str, Any] = {}
+    # Who held it, or what failed, was written down when it happened.
+    if why is not None and not (last.detail and last.reason == why.reason in HELD):
+        new |= {"reason": why.reason, "detail": why.detail}
+    in_turn = why is not None and estimate is not None and why.reason not in NO_TURN
+    new["also"] = list(why.more) if why else []
+    new["position"] = why.ahead + 1 if why and in_turn else None
+    new = {name: value for name, value in new.items() if getattr(last, name) != value}
+    return new | _moved(last, estimate, now)
+
+
+def _moved(last: _Told, estimate: Estimate | None, now: datetime) -> dict[str, Any]:
+    """An estimate moves a little with every pass; all of it is new or none."""
+    was = last.starts_at, last.starts_low, last.starts_high
+    new = (estimate.at, estimate.early, estimate.late) if estimate else (None, None, None)
+    if not any(_differs(*pair, now) for pair in zip(was, new, strict=True)):
+        return {}
+    return dict(zip(("starts_at", "starts_low", "starts_high"), new, strict=True))
+
+
+def _differs(old: datetime | None, new: datetime | None, now: datetime) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return abs(new - old) >= max(SEEN, (new - now) / SEEN_PART)

@@ -1,0 +1,78 @@
+"""Who holds what of the machines, and who did until just now: read once, for all that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import QuerySet
+
+from portal.models import Allocation, Lease
+
+
+class Part(NamedTuple):
+    """An allocation, by the names of its columns."""
+
+    pk: int
+    node_id: int
+    cpus: int
+    memory_mib: int
+    exclusive: bool
+    charged_until: datetime
+    released_at: datetime | None
+    attempt__started_at: datetime
+    attempt__ended_at: datetime | None
+    attempt__job_id: int
+    attempt__job__project_id: int
+    attempt__job__owner_id: int
+    attempt__job__band: str
+    attempt__job__walltime_s: int
+    attempt__job__started_at: datetime | None
+    attempt__job__partition__name: str
+
+    @property
+    def open(self) -> bool:
+        """It still holds what it was given."""
+        return self.attempt__ended_at is None
+
+
+class Share(NamedTuple):
+    """A lease, by the names of its columns."""
+
+    allocation_id: int
+    gpu_id: int
+    gpu__model: str
+    of: int
+    released_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Allocations in the order of their ids, and their leases."""
+
+    parts: tuple[Part, ...] = ()
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def open(self) -> Iterable[Part]:
+        """Those that still hold something."""
+        return (part for part in self.parts if part.open)
+
+
+def read() -> Holdings:
+    """All that hold something, and those that did and are not charged for all of it yet."""
+    # What is open is never charged to its end.
+    return of(Allocation.objects.filter(charged=False))
+
+
+def of(allocations: QuerySet[Allocation]) -> Holdings:
+    """In two queries."""
+    rows = allocations.order_by("pk").values_list(*Part._fields)
+    parts = tuple(map(Part._make, rows))
+    if not parts:
+        return Holdings()
+    leases = Lease.objects.filter(allocation__in=allocations.order_by().values("pk"))
+    shares = leases.order_by("gpu_id", "share").values_list(*Share._fields)
+    return Holdings(parts, tuple(map(Share._make, shares)))
