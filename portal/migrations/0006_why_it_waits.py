@@ -17,4 +17,8 @@ class Migration(migrations.Migration):
             name="foretold_at",
             field=models.DateTimeField(editable=False, null=True),
         ),
+        migrations.AddIndex(
+            model_name="attempt",
+            index=models.Index(fields=["ended_at"], name="attempt_by_end"),
+        ),
     ]

@@ -38,6 +38,7 @@ class Attempt(models.Model):
                 name="one_open_attempt_per_job",
             ),
         ]
+        indexes = [models.Index(fields=["ended_at"], name="attempt_by_end")]
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.job}"

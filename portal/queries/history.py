@@ -8,15 +8,22 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from datetime import datetime
+from typing import Any
+
+from django.db.models import Max
 
 from jobs.lifecycle import State
 from jobs.scheduler.predict import History, Prediction, Work
-from portal.models import Attempt, Checkpoint
+from portal.models import Attempt, Checkpoint, Event
 
 READ_AT_FIRST = 20_000
 """Attempts, the last to have ended; fewer than `jobs.scheduler.predict` remembers."""
 TELLING = (State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMEOUT, State.OUT_OF_MEMORY)
 """Ends that tell how long a job holds its GPUs. Of a lost node or a preemption nothing follows."""
+ENDED = Attempt.objects.filter(outcome__in=TELLING, ended_at__isnull=False)
+OVERLAP = 1000
+"""Events looked at again: of transactions that are under way at the same time, the later one may
+have taken the lower number."""
 COLUMNS = (
     "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
     "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
@@ -28,28 +35,38 @@ class _Memory:
 
     def __init__(self) -> None:
         self.history = History()
-        self.until: datetime | None = None
-        self.at_that: set[int] = set()
-        """Attempts read that ended at that very moment: others may have ended with them."""
         self.lock = threading.Lock()
+        self._at_first: frozenset[int] | None = None
+        """The attempts that were read when nothing was known."""
+        self._event = 0
+        """The last one looked at: what is told late has an event of its own all the same."""
+        self._seen: set[int] = set()
+        """Those looked at again."""
 
     def catch_up(self) -> None:
-        ended = Attempt.objects.filter(outcome__in=TELLING, ended_at__isnull=False)
-        if self.until is None:
-            latest = ended.order_by("-ended_at", "-pk").values_list(*COLUMNS)[:READ_AT_FIRST]
-            rows = list(reversed(latest))
+        if self._at_first is None:
+            self._event = Event.objects.aggregate(last=Max("pk"))["last"] or 0
+            latest = ENDED.order_by("-ended_at", "-pk").values_list(*COLUMNS)[:READ_AT_FIRST]
+            rows, known = list(reversed(latest)), frozenset[int]()
+            self._at_first = frozenset(row[0] for row in rows)
         else:
-            since = ended.filter(ended_at__gte=self.until).order_by("ended_at", "pk")
-            rows = list(since.values_list(*COLUMNS))
+            rows, known = self._since(), self._at_first
         before = _served_before({pk: job_id for pk, _, _, job_id, number, *_ in rows if number > 1})
         for pk, began, at, _, _, owner, project, name, nodes, gpus in rows:
-            if at == self.until and pk in self.at_that:
-                continue
-            if at != self.until:
-                self.until, self.at_that = at, set()
-            self.at_that.add(pk)
-            run_s = max(1.0, (at - began).total_seconds()) + before.get(pk, 0.0)
-            self.history.observe(Work(owner, project, name, nodes * gpus), run_s, at)
+            if pk not in known:
+                run_s = max(1.0, (at - began).total_seconds()) + before.get(pk, 0.0)
+                self.history.observe(Work(owner, project, name, nodes * gpus), run_s, at)
+
+    def _since(self) -> list[Any]:
+        """Attempts of the jobs of whose end nothing had been seen."""
+        again = self._event - OVERLAP
+        ends = Event.objects.filter(pk__gt=again, kind="state", new__in=TELLING)
+        found = dict(ends.values_list("pk", "job_id"))
+        jobs = {job_id for pk, job_id in found.items() if pk not in self._seen}
+        self._seen, self._event = set(found), max((self._event, *found))
+        if not jobs:
+            return []
+        return list(ENDED.filter(job__in=jobs).order_by("ended_at", "pk").values_list(*COLUMNS))
 
 
 def _served_before(resumed: dict[int, int]) -> dict[int, float]:

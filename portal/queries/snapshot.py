@@ -15,7 +15,7 @@ from jobs import lifecycle
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.predict import Prediction, Work
-from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
+from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
 from jobs.spec import JobSpec
 from portal import models
 from portal.models import Job

@@ -6,15 +6,14 @@ import pytest
 from django.test import Client
 
 from portal.models import Node, Project, User
-from portal.queries import history, snapshot
+from portal.queries import history
 from tests.portal import cast
 
 
 @pytest.fixture(autouse=True)
-def remembers_nothing() -> None:
-    """Of jobs of another test, which had the same ids."""
+def remembers_no_runs() -> None:
+    """What this process has read of another test's jobs foretells nothing in this one."""
     history.forget()
-    snapshot._read.clear()
 
 
 @pytest.fixture

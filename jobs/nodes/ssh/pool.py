@@ -101,7 +101,11 @@ class Pool:
             connection.retired = True
             raise
         finally:
-            channel.close()
+            try:
+                channel.close()
+            except (paramiko.SSHException, EOFError, OSError):
+                # The connection went first: its sessions are closed with it.
+                connection.retired = True
             self._give_back(connection)
 
     def retry_now(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,6 +88,23 @@ def test_frozen_while_a_program_runs(own_sshd: Sshd) -> None:
             list(lines)
     finally:
         own_sshd.thaw()
+    transport.close()
+
+
+def test_what_is_left_of_a_connection_that_takes_nothing_more(own_sshd: Sshd) -> None:
+    """Its peer is silent, so that only writing tells that it is gone."""
+    transport = own_sshd.transport(connect_s=2)
+    lines = transport.follow(python(programs.TICK))
+    assert next(lines) == b"tick"
+    (connection,) = transport._pool._connections
+    own_sshd.freeze()
+    try:
+        connection.wire.sock.shutdown(socket.SHUT_WR)
+        lines.close()
+        assert (connection.used, connection.retired) == (0, True)
+    finally:
+        own_sshd.thaw()
+    assert transport.run(HELLO).stdout == b"hello\n"
     transport.close()
 
 

@@ -13,7 +13,6 @@ from django.utils import timezone
 from jobs.lifecycle import Reason, State
 from portal.actions import schedule
 from portal.models import Attempt, Job, Node, Partition, Project, User
-from portal.queries import snapshot
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
@@ -208,7 +207,6 @@ def test_who_is_told_of_is_read_once_however_many_wait(
     as_alice: Client, alice: User, bob: User, project: Project, waiting: Job, node: Node
 ):
     def count(part: str) -> int:
-        snapshot._read.clear()
         with CaptureQueriesContext(connection) as queries:
             text(as_alice, waiting, part)
         return len(queries)
