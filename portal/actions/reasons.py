@@ -52,7 +52,7 @@ def write(decided: Plan, *, now: datetime) -> int:
     earlier = Q(foretold_at=None) | Q(foretold_at__lte=now)
     Partition.objects.filter(earlier, pk__in=waited_in).update(foretold_at=now)
     told = waiting.exclude(partition__in=Partition.objects.filter(foretold_at__gt=now))
-    rows = told.order_by("pk").values_list("pk", *_Told._fields)
+    rows = told.order_by().values_list("pk", *_Told._fields)
     found = ((pk, _news(pk, _Told._make(last), decided, now)) for pk, *last in rows)
     new = _still({pk: columns for pk, columns in found if columns}, decided)
     update_each(waiting, new)

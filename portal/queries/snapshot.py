@@ -72,7 +72,7 @@ def take(now: datetime) -> Snapshot:
     jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
     rows = jobs.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
     waiting = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
-    holding = jobs.filter(state__in=lifecycle.ACTIVE)
+    holding = jobs.filter(state__in=lifecycle.ACTIVE).order_by()
     active = [Row(*row) for row in holding.values_list(*Row._fields)]
     both = [*waiting, *active]
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()

@@ -1,4 +1,4 @@
-"""What ended jobs tell of how long others will run."""
+"""What each process remembers of how long jobs ran."""
 
 from __future__ import annotations
 
@@ -8,74 +8,65 @@ import pytest
 
 from jobs.lifecycle import State
 from jobs.scheduler.predict import Work
-from portal.models import Attempt, Checkpoint, Job, Node, Project, User
+from portal.models import Attempt, Event, Job, Project, User
 from portal.queries import history
-from tests.portal import cast
-from tests.portal.cast import NOW
+from tests.portal.cast import NOW, job
 
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture(autouse=True)
-def remembers_nothing() -> None:
-    history.forget()
+def ended(owner: User, project: Project, hours: float, ago: timedelta = HOUR) -> Job:
+    """A job that ran for so long."""
+    ran = job(owner, project, state=State.RUNNING)
+    at = NOW - ago
+    began = at - hours * HOUR
+    Attempt.objects.create(
+        job=ran, number=1, started_at=began, ended_at=at, outcome=State.COMPLETED
+    )
+    assert ran.move(State.COMPLETED, now=NOW, ended_at=at)
+    return ran
 
 
-@pytest.fixture
-def job(alice: User, project: Project, node: Node) -> Job:
-    return cast.job(alice, project, state=State.COMPLETED)
+def runs() -> int:
+    found = history.predictions({1: Work("alice", "vision", "train", 1)})
+    return found[1].from_n if found else 0
 
 
-def leg(job: Job, begin: float, end: float, outcome: State) -> Attempt:
-    """Hours from now."""
-    return Attempt.objects.create(
-        job=job, number=job.attempts.count() + 1, started_at=NOW + begin * HOUR,
-        ended_at=NOW + end * HOUR, outcome=outcome,
-    )  # fmt: skip
+def test_each_end_is_learnt_once_however_often_it_is_asked(alice: User, project: Project) -> None:
+    ended(alice, project, 1)
+    assert (runs(), runs()) == (1, 1)
+    ended(alice, project, 2)
+    assert (runs(), runs()) == (2, 2)
+    ended(alice, project, 3)
+    assert runs() == 3
 
 
-def saves(attempt: Attempt, node: Node, at: float, complete: bool = True) -> None:
-    Checkpoint.objects.create(
-        job=attempt.job, attempt=attempt, node=node, name=f"{at}", path=f"/{at}", size_bytes=1,
-        complete=complete, modified_at=NOW + at * HOUR,
-    )  # fmt: skip
+def test_an_end_that_is_told_late_is_learnt_too(alice: User, project: Project) -> None:
+    ended(alice, project, 1)
+    assert runs() == 1
+    ended(alice, project, 2, ago=30 * HOUR)
+    assert runs() == 2
 
 
-def expected(job: Job) -> float:
-    """In hours, of another one like it."""
-    work = Work(job.owner.username, job.project.name, job.name, job.gpus)
-    return history.predictions({0: work})[0].expected_s / 3600
+def test_an_end_is_learnt_whose_event_has_a_lower_number_than_one_seen(
+    alice: User, project: Project
+) -> None:
+    assert runs() == 0
+    late = ended(alice, project, 1)
+    event = Event.objects.get(job=late, new=State.COMPLETED)
+    # Not committed yet when the next one was.
+    Event.objects.filter(pk=event.pk).update(kind="under way")
+    ended(alice, project, 2)
+    assert runs() == 1
+    Event.objects.filter(pk=event.pk).update(kind="state")
+    assert runs() == 2
 
 
-def test_one_run(job: Job) -> None:
-    leg(job, 0, 3, State.COMPLETED)
-    assert expected(job) == pytest.approx(3)
-
-
-def test_who_went_on_from_a_checkpoint_ran_in_several_legs(job: Job, node: Node) -> None:
-    first = leg(job, 0, 5, State.PREEMPTED)
-    saves(first, node, 4.9)
-    leg(job, 6, 8, State.PREEMPTED)
-    leg(job, 10, 13, State.COMPLETED)
-    assert expected(job) == pytest.approx(5 + 2 + 3)
-
-
-def test_who_had_to_begin_again_ran_since_then(job: Job, node: Node) -> None:
-    first = leg(job, 0, 5, State.PREEMPTED)
-    saves(first, node, 4, complete=False)
-    second = leg(job, 6, 8, State.PREEMPTED)
-    saves(second, node, 7)
-    leg(job, 10, 13, State.COMPLETED)
-    assert expected(job) == pytest.approx(2 + 3)
-
-
-def test_what_ends_later_is_learnt_with_all_its_legs(job: Job, node: Node) -> None:
-    first = leg(job, 0, 1, State.COMPLETED)
-    assert expected(job) == pytest.approx(1)
-    first.delete()
-    history.forget()
-    saves(leg(job, 0, 5, State.PREEMPTED), node, 4)
-    with pytest.raises(KeyError):
-        expected(job)
-    leg(job, 6, 8, State.COMPLETED)
-    assert expected(job) == pytest.approx(7)
+@pytest.mark.parametrize("outcome", [State.NODE_FAIL, State.PREEMPTED])
+def test_of_a_lost_node_or_a_preemption_nothing_follows(
+    alice: User, project: Project, outcome: State
+) -> None:
+    assert runs() == 0
+    ran = ended(alice, project, 1)
+    Attempt.objects.filter(job=ran).update(outcome=outcome)
+    assert runs() == 0
