@@ -1,0 +1,35 @@
+"""How often passes explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from portal import broker, tasks
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each pass explained; each takes three seconds of its thread's time."""
+    broker.connection().flushdb()
+    told, clock = list[bool](), iter(range(0, 999, 3))
+
+    def passed(*, now: Any, explain: bool = True) -> int:
+        told.append(explain)
+        return 0
+
+    monkeypatch.setattr(tasks.scheduling, "schedule", passed)
+    monkeypatch.setattr(tasks.time, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(tasks.hints, "schedule", lambda **_: None)
+    return told
+
+
+def test_the_longer_it_takes_to_explain_the_less_often_it_is_done(passes: list[bool]) -> None:
+    tasks.schedule()
+    assert tasks.EXPLAIN_EVERY_S < broker.left("explained") <= 3 * tasks.EXPLAIN_PART
+    tasks.schedule()
+    broker.clear("explained")
+    assert broker.left("explained") == 0
+    tasks.schedule()
+    assert passes == [True, False, True]
