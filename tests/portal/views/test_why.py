@@ -95,11 +95,12 @@ def test_what_its_expected_run_time_rests_on(
     as_alice: Client, as_bob: Client, alice: User, project: Project, waiting: Job
 ):
     assert "its whole walltime of 1 h: nothing like it has ended yet" in text(as_alice, waiting)
-    old = cast.job(alice, project, gpus=2, state=State.COMPLETED)
+    old = cast.job(alice, project, gpus=2, state=State.RUNNING)
     Attempt.objects.create(
         job=old, number=1, started_at=cast.NOW, ended_at=cast.NOW + timedelta(minutes=20),
         outcome=State.COMPLETED,
     )  # fmt: skip
+    assert old.move(State.COMPLETED, now=cast.NOW + timedelta(minutes=20))
     assert "about 20 min 00 s, as your last job named train on 2 GPUs ran" in text(
         as_alice, waiting
     )
