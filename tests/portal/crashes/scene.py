@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.utils import timezone
 
 from jobs.bands import Band
@@ -131,9 +132,12 @@ def _look(node_id: int) -> None:
     leaves = Allocation.objects.filter(
         node=node_id, phase=Phase.RUNNING, stop_wanted_at__isnull=False
     )
-    with settle.transaction.atomic():
-        concerned = (begins | leaves).order_by().values_list("attempt__job", flat=True)
-        jobs = settle.lock(concerned)
-        begins.update(phase=Phase.RUNNING, started_at=now)
-        leaves.update(phase=Phase.ENDED, ended_at=now, cause="stopped", signal=15)
+    # A look tells of what there was when it began; another worker may add to that meanwhile.
+    seen = dict((begins | leaves).order_by().values_list("pk", "attempt__job"))
+    with transaction.atomic():
+        jobs = settle.lock(seen.values())
+        begins.filter(pk__in=seen).update(phase=Phase.RUNNING, started_at=now)
+        leaves.filter(pk__in=seen).update(
+            phase=Phase.ENDED, ended_at=now, cause="stopped", signal=15
+        )
         settle.settle_locked(jobs=jobs, now=now)
