@@ -70,7 +70,8 @@ def _soonest(
     for steps in things:
         for change in dict.fromkeys((steps[len(steps) // 2], steps[-1])):
             at = expect(_with(snapshot, change.job), now).get(job.id)
-            if at is not None and _is_worth_it(at, best[0] if best else usual, now):
+            # Foretold for now, though the plan does not start it: not to be relied on.
+            if at is not None and at > now and _is_worth_it(at, best[0] if best else usual, now):
                 best = at, change
     if best is None:
         return None

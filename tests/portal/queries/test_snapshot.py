@@ -9,14 +9,8 @@ import pytest
 from jobs.bands import Band
 from jobs.lifecycle import State
 from portal.models import Attempt, Job, Lease, Node, Project, User
-from portal.queries import history, snapshot
+from portal.queries import snapshot
 from tests.portal import cast
-
-
-@pytest.fixture(autouse=True)
-def remembers_nothing() -> None:
-    history.forget()
-    snapshot._read.clear()
 
 
 def test_held_jobs_do_not_keep_others_out_of_sight(

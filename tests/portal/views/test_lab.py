@@ -204,7 +204,8 @@ def test_what_is_charged_is_set(as_admin: Client, node: Node) -> None:
     )  # fmt: skip
     shown = preview(as_admin, CHARGING, **given)
     for words in (
-        "a GPU: 1 → 2", f"{A100}: none → 3.5", "half-life: 7 d → 14 d", "entry penalty: 10 % → 5 %",
+        "a GPU: 1 → 2", f"{A100}: none → 3.5", "half-life: 7 d → 14 d",
+        "entry penalty: 10.0 % → 5.0 %",
     ):  # fmt: skip
         assert words in shown.text, words
     save(as_admin, CHARGING, **given)
