@@ -50,7 +50,10 @@ def write(decided: Plan, *, now: datetime) -> int:
     waiting = Job.objects.filter(state=State.PENDING)
     waited_in = waiting.order_by().values("partition")
     earlier = Q(foretold_at=None) | Q(foretold_at__lte=now)
-    Partition.objects.filter(earlier, pk__in=waited_in).update(foretold_at=now)
+    # Of two who write at once the second waits here, and both lock in the same order.
+    asked = Partition.objects.select_for_update(no_key=True).filter(earlier, pk__in=waited_in)
+    mine = list(asked.order_by("pk").values_list("pk", flat=True))
+    Partition.objects.filter(pk__in=mine).update(foretold_at=now)
     told = waiting.exclude(partition__in=Partition.objects.filter(foretold_at__gt=now))
     rows = told.order_by().values_list("pk", *_Told._fields)
     found = ((pk, _news(pk, _Told._make(last), decided, now)) for pk, *last in rows)
@@ -65,8 +68,9 @@ def _still(new: dict[int, dict[str, Any]], decided: Plan) -> dict[int, dict[str,
     """Without whom somebody has cancelled, held or released since: that is its last word."""
     if not new:
         return {}
-    # In the order in which everybody locks jobs.
-    rows = Job.objects.select_for_update(no_key=True).filter(state=State.PENDING, pk__in=new)
+    # Who is locked is being changed, and a pass locks in more than one order of its own.
+    unlocked = Job.objects.select_for_update(no_key=True, skip_locked=True)
+    rows = unlocked.filter(state=State.PENDING, pk__in=new)
     held = rows.order_by("pk").values_list("pk", "held")
     return {pk: new[pk] for pk, is_held in held if is_held == _is_held(pk, decided)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,8 +17,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from jobs.lifecycle import State
-from portal.actions import cancel, dispatch, hold, nodes, schedule
-from portal.models import Allocation, Attempt, Job, Node
+from jobs.scheduler.plan import Decision
+from portal.actions import cancel, dispatch, hold, nodes, reasons, schedule
+from portal.models import Allocation, Attempt, Job, Node, Project, User
+from portal.queries import snapshot
+from tests.portal import cast
 from tests.portal.actions.conftest import Lab
 
 pytestmark = pytest.mark.skipif(
@@ -114,6 +118,30 @@ def test_an_array_and_a_pass_do_not_wait_for_each_other(
     monkeypatch.setattr(schedule.age, "grow", meet)
     assert schedule.schedule(now=timezone.now()) == 1
     assert others[0].outcome() == (2, 1)
+
+
+def test_a_pass_and_the_reasons_of_another_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch, transactional_db: None, alice: User, project: Project
+) -> None:
+    """The pass has locked the second job, which it starts, and goes on to the first one."""
+    node = cast.node("gpu-1")
+    first = cast.job(alice, project, gpus=3)
+    second = cast.job(alice, project, gpus=2, submitted_at=cast.NOW - timedelta(days=6))
+    Job.objects.filter(pk=first.pk).update(eligible_at=None)
+    Node.objects.update(drained=True)
+    told = Decision(snapshot.take(cast.NOW), cast.NOW).explained()
+    Node.objects.filter(pk=node.pk).update(drained=False)
+    grow, others = schedule.age.grow, list[Other]()
+
+    def meet(*given: Any) -> None:
+        others.append(Other(lambda: reasons.write(told, now=cast.NOW)).until_it_waits())
+        grow(*given)
+
+    monkeypatch.setattr(schedule.age, "grow", meet)
+    assert schedule.schedule(now=cast.NOW + timedelta(seconds=1), explain=False) == 1
+    assert others[0].outcome() == 1
+    states = dict(Job.objects.values_list("pk", "state"))
+    assert states == {first.pk: "PENDING", second.pk: "CONFIGURING"}
 
 
 def test_what_a_pass_starts_is_not_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
