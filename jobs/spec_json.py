@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from jobs.bands import Band
-from jobs.rules import SpecError
+from jobs.rules import SpecError, is_set_by_carrel
 from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Resources, WarningSignal
 
 
@@ -72,6 +72,12 @@ def _read(
     }
 
 
+def _variables(value: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    # More are set by Carrel than when it was stored, and what it sets wins.
+    pairs = ((str(name), str(text)) for name, text in value)
+    return tuple(pair for pair in pairs if not is_set_by_carrel(pair[0]))
+
+
 def _strings(value: Iterable[Any]) -> tuple[str, ...]:
     return tuple(str(item) for item in value)
 
@@ -83,7 +89,7 @@ _RESOURCE_READERS: dict[str, Callable[[Any], Any]] = {
 }
 _SPEC_READERS: dict[str, Callable[[Any], Any]] = {
     "resources": resources,
-    "environment": lambda value: tuple((str(name), str(text)) for name, text in value),
+    "environment": _variables,
     "dependencies": lambda value: tuple(
         Dependency(DependencyKind(wait["kind"]), wait["job_id"]) for wait in value
     ),

@@ -27,6 +27,11 @@ def held(job: Pending) -> Explanation:
     return Explanation(job.hold_reason, detail)
 
 
+def unreadable(problem: str) -> Explanation:
+    """What it asks for was stored in a way that this version does not know."""
+    return Explanation(Reason.BAD_CONSTRAINTS, f"Its request cannot be read: {problem}.")
+
+
 def dependency_never(others: Sequence[str]) -> Explanation:
     """What it waits for ended otherwise than it asked."""
     who = jobs_named(others) if others else "a job"

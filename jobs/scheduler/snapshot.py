@@ -108,6 +108,8 @@ class Pending:
     """When others were told to make room for it: it goes before all until it starts."""
     spread_s: tuple[float, float] | None = None
     """Within what: the shortest and the longest that is likely."""
+    unreadable: str = ""
+    """What is wrong with its request, where that cannot be read."""
 
     @property
     def label(self) -> str:

@@ -22,6 +22,8 @@ def misses_deadline(job: Pending, now: datetime) -> bool:
 def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> list[Explanation]:
     """All for which it could not start on an empty cluster either."""
     found = []
+    if job.unreadable:
+        found.append(explain.unreadable(job.unreadable))
     if job.held:
         found.append(explain.held(job))
     if job.dependency is DependencyState.NEVER:

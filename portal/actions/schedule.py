@@ -145,6 +145,6 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
         key=run_key(job.pk, attempt.number, rank, secrets.token_hex(4)),
         cpus=place.cpus,
         memory_mib=place.memory_mib,
-        exclusive=bool(job.spec["resources"].get("exclusive")),
+        exclusive=bool(job.spec.get("resources", {}).get("exclusive")),
         charged_until=attempt.started_at,
     )

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from jobs.outcome import signal_name
+from jobs.rules import SpecError
 from jobs.scheduler.fit import shards
 from jobs.scheduler.words import count, memory
 from jobs.spec import Array, Dependency, JobSpec, Resources, WarningSignal
@@ -17,8 +18,16 @@ from jobs.spec_json import from_dict
 
 
 def stored(spec: Mapping[str, Any]) -> JobSpec:
-    """What a job's row keeps, which is all but the script."""
+    """What a job's row keeps, which is all but the script. Raises `SpecError`."""
     return from_dict({**spec, "script": "#!/bin/sh\n"})
+
+
+def readable(spec: Mapping[str, Any]) -> JobSpec | None:
+    """The same; None for what this version cannot read."""
+    try:
+        return stored(spec)
+    except SpecError:
+        return None
 
 
 def asks_for(resources: Resources) -> str:

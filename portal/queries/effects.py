@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jobs import lifecycle
 from jobs.bands import Band
+from jobs.rules import SpecError
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.limits import Demand, Holding
@@ -89,7 +90,11 @@ def _never(counters: Counters) -> Iterator[tuple[int, str]]:
     sizes = Sizes(machines.empty())
     rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
     for row in rows.values_list(*_Asked._fields).iterator(chunk_size=5000):
-        demand = _demand(_Asked._make(row), sizes)
+        try:
+            demand = _demand(_Asked._make(row), sizes)
+        except SpecError:
+            # It waits for its request to be mended, whatever a quota says.
+            continue
         refusal = counters.tree.refuse(demand)
         if refusal:
             yield demand.job_id, refusal.sentence

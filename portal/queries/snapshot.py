@@ -14,9 +14,10 @@ from django.db.models.functions import Cast
 from jobs import lifecycle
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
+from jobs.rules import SpecError
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
-from jobs.spec import JobSpec
+from jobs.spec import JobSpec, Resources
 from portal import models
 from portal.models import Job
 from portal.queries import accounts, history, holdings, machines, preemption, specs
@@ -75,10 +76,12 @@ def take(now: datetime) -> Snapshot:
     holding = jobs.filter(state__in=lifecycle.ACTIVE).order_by()
     active = [Row(*row) for row in holding.values_list(*Row._fields)]
     both = [*waiting, *active]
+    read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
     books, (projects, lenders) = Books.read(now, held), accounts.tree()
     known = Known(
-        dict(zip((row.pk for row in both), specs.read(row.spec_text for row in both), strict=True)),
+        dict(zip((row.pk for row in both), map(_or_columns, both, read), strict=True)),
+        {row.pk: str(spec) for row, spec in zip(both, read, strict=True) if _is_odd(spec)},
         history.predictions({row.pk: row.work for row in both}),
         _usable(reserved),
         now,
@@ -116,7 +119,7 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     )  # fmt: skip
     foretold = history.predictions({waits.pk: waits.work})
     usable = _usable(machines.reservations(now))
-    (first,) = _pending([waits], Known({waits.pk: spec}, foretold, usable, now))
+    (first,) = _pending([waits], Known({waits.pk: spec}, {}, foretold, usable, now))
     if spec.array:
         first = replace(first, array_id=first.id)
     return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
@@ -127,10 +130,24 @@ class Known:
     """What is known of jobs beside their rows, by their ids."""
 
     specs: Mapping[int, JobSpec]
+    unreadable: Mapping[int, str]
+    """What is wrong with those that their columns stand for."""
     foretold: Mapping[int, Prediction]
     usable: Mapping[tuple[str, int], frozenset[int]]
     """The reservations of nodes of each project and user."""
     now: datetime
+
+
+def _is_odd(spec: JobSpec | SpecError) -> bool:
+    return isinstance(spec, SpecError)
+
+
+def _or_columns(row: Row, spec: JobSpec | SpecError) -> JobSpec:
+    """A request that cannot be read still holds, or asks for, what its columns say."""
+    if not isinstance(spec, SpecError):
+        return spec
+    asked = Resources(nodes=row.node_count, gpus_per_node=row.gpus_per_node)
+    return JobSpec("unreadable", ":", asked, requeue=False)
 
 
 def _running(
@@ -228,6 +245,7 @@ def _waits(
         spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
         claimed_at=row.claimed_at,
         reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,
+        unreadable=known.unreadable.get(row.pk, ""),
     )
 
 

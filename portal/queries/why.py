@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from jobs.bands import Band
+from jobs.rules import SpecError
 from jobs.scheduler.fairshare import standings
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.priority import Factors, Priority, priority
+from jobs.spec import Resources
 from jobs.spec_json import resources
 from portal.models import Gpu, Job
 from portal.queries import accounts, history, machines, rows
@@ -81,11 +83,20 @@ def _holders(job: Job) -> Iterator[Holder]:
             yield Holder(other, began + timedelta(seconds=other.walltime_s) if began else None)
 
 
+def _asked(job: Job) -> Resources | None:
+    try:
+        return resources(job.spec.get("resources", {}))
+    except SpecError:
+        return None
+
+
 def _priority(job: Job, now: datetime) -> Priority | None:
-    """Its points as the scheduler counts them; None for who is no longer in its project."""
+    """Its points as the scheduler counts them; None for who is no longer in its project,
+    and for a request that cannot be read."""
     places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
     standing = places.get((job.project_id, job.owner_id))
-    if standing is None:
+    asked = _asked(job)
+    if standing is None or asked is None:
         return None
     there = Gpu.objects.filter(
         present=True, node__partition_id=job.partition_id, node__removed_at=None
@@ -93,7 +104,7 @@ def _priority(job: Job, now: datetime) -> Priority | None:
     factors = Factors(
         band=Band(job.band),
         standing=standing,
-        gpus=machines.gpus_asked(resources(job.spec.get("resources", {})), job.partition.name),
+        gpus=machines.gpus_asked(asked, job.partition.name),
         partition_gpus=there.count(),
         eligible_at=job.eligible_at or job.submitted_at,
         nice=job.nice,

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from jobs.bands import Band
 from jobs.lifecycle import State
+from jobs.rules import SpecError
 from jobs.scheduler.limits import Quota
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.simulate.measure import mean, quantile
@@ -89,10 +90,11 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
     """The jobs submitted in a time, in a constant number of queries. Raises `TooMany`."""
     rows = _rows(since, until, now)
     past = _pasts(since, until, now)
-    specs = {row.pk: from_dict(row.spec | {"script": ":"}) for row in rows}
+    specs = _specs(rows)
+    legible = [row for row in rows if row.pk in specs]
     nodes = tuple(replace(node, unavailable="") for node in machines.empty() if node.cpus)
-    maker = _Maker(specs, past, nodes, since, rows)
-    trials = tuple(maker.trial(row) for row in rows if row.pk in past)
+    maker = _Maker(specs, past, nodes, since, legible)
+    trials = tuple(maker.trial(row) for row in legible if row.pk in past)
     return Recorded(
         workload=Workload(
             name=f"{since:%F} to {until:%F}",
@@ -106,10 +108,13 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
             decay=Accounting.current().decay,
         ),
         policy=accounts.policy(),
-        real=_real([row for row in rows if row.pk in past and row.submitted_at >= since], past),
+        real=_real([row for row in legible if row.pk in past and row.submitted_at >= since], past),
         jobs=sum(trial.counts for trial in trials),
         before=sum(not trial.counts for trial in trials),
-        left_out=tuple(_left_out(row for row in rows if row.pk not in past)),
+        left_out=(
+            *_left_out(row for row in legible if row.pk not in past),
+            *_illegible(len(rows) - len(legible)),
+        ),
     )
 
 
@@ -140,6 +145,17 @@ def _rows(since: datetime, until: datetime, now: datetime) -> list[_Row]:
     if len(rows) > MOST_JOBS:
         check_number(number_of(since, until, now))
     return rows
+
+
+def _specs(rows: Iterable[_Row]) -> dict[int, JobSpec]:
+    """Of those whose request this version can read."""
+    found = {}
+    for row in rows:
+        try:
+            found[row.pk] = from_dict(row.spec | {"script": ":"})
+        except SpecError:
+            continue
+    return found
 
 
 def _pasts(since: datetime, until: datetime, now: datetime) -> dict[int, _Past]:
@@ -261,3 +277,8 @@ def _left_out(rows: Iterable[_Row]) -> Iterable[str]:
         yield f"{count(waiting, 'job')} still waiting"
     if ended:
         yield f"{count(ended, 'job')} ended before ever starting"
+
+
+def _illegible(jobs: int) -> Iterable[str]:
+    if jobs:
+        yield f"{count(jobs, 'job')} whose request this version cannot read"

@@ -161,13 +161,15 @@ def line_numbers(text: str) -> str:
 @register.filter
 def asks_for(spec: Mapping[str, Any]) -> str:
     """What a job's stored specification asks of each node."""
-    return spec_text.asks_for(spec_text.stored(spec).resources)
+    read = spec_text.readable(spec)
+    return spec_text.asks_for(read.resources) if read else "what this version cannot read"
 
 
 @register.filter
 def settings_shown(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a job was told beyond the usual, as (name, text)."""
-    return list(spec_text.settings_shown(spec_text.stored(spec)))
+    read = spec_text.readable(spec)
+    return list(spec_text.settings_shown(read)) if read else []
 
 
 @register.filter

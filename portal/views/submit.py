@@ -89,7 +89,8 @@ def _relaunchable(request: PageRequest, pk: int) -> Job:
 def _settings_of(old: Job, now: datetime) -> dict[str, Any]:
     """Its script, and in the form only what the script does not say itself."""
     script = old.script.text
-    values = spec_text.form_values(spec_text.stored(old.spec))
+    read = spec_text.readable(old.spec)
+    values = spec_text.form_values(read) if read else {}
     values |= {"project": old.project.name, "partition": old.partition.name}
     alone = check(script, {}, now).spec
     said = spec_text.form_values(alone) if alone else {}

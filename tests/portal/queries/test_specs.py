@@ -33,6 +33,29 @@ def test_only_those_asked_for_last_are_kept() -> None:
     assert again is not first
 
 
-def test_one_that_says_what_is_not_known_is_refused() -> None:
-    with pytest.raises(SpecError, match="wings"):
-        specs.read([json.dumps({"name": "train", "resources": {}, "wings": 2})])
+ODD = [
+    json.dumps({"name": "train", "resources": {}, "wings": 2}),
+    json.dumps({"name": "train", "resources": {"gpus_per_node": -1}}),
+    json.dumps({"name": "train", "resources": {"gpu_model": 7}}),
+    "[1]",
+    "null",
+    "{",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_that_cannot_be_read_is_told_once_and_lets_others_pass(
+    odd: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        first, second, third = specs.read([stored("train", 1), odd, stored("train", 2)])
+        assert (first.resources.gpus, third.resources.gpus) == (1, 2)
+        assert isinstance(second, SpecError)
+    assert len(caplog.records) == 1
+    specs.read([])
+
+
+def test_a_variable_that_carrel_sets_by_now_is_left_out() -> None:
+    pairs = [["CUDA_MPS_PIPE_DIRECTORY", "/tmp/mps"], ["SEED", "7"]]
+    (spec,) = specs.read([json.dumps({"name": "train", "environment": pairs})])
+    assert spec.environment == (("SEED", "7"),)
