@@ -19,6 +19,9 @@ PARTS_PER_GPU = 4_655_851_200
 behind. It is the least number that can be divided by all from 1 to 20, and by 24, 25, 32, 36, 40,
 48, 50, 60, 64 and 100: what an admin may divide a GPU into."""
 
+MAX_LIMIT = 10**9
+"""Of GPUs, and of GPU-hours: more than any lab has, and in its parts still a number of 64 bits."""
+
 Key = tuple[int, int, Band]
 """(project id, user id, band): jobs that count against the same limits."""
 
@@ -64,6 +67,10 @@ class Limits:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a number from 0, or None for no limit")
+        for name in ("gpus", "gpu_hours"):
+            value = getattr(self, name)
+            if value is not None and value > MAX_LIMIT:
+                raise ValueError(f"{name} must be {MAX_LIMIT:,} at most, or None for no limit")
 
 
 @dataclass(frozen=True)

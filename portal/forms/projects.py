@@ -9,7 +9,7 @@ from django import forms
 from jobs.bands import Band
 from jobs.directives.formats import walltime
 from jobs.scheduler.fairshare import MAX_SHARES
-from jobs.scheduler.limits import Scope
+from jobs.scheduler.limits import MAX_LIMIT, Scope
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
 from portal.models import Gpu, Partition, Project, Quota, User
@@ -117,9 +117,15 @@ class QuotaForm(PreviewedForm):
     """The limits of one scope and band. What is left empty is not limited."""
 
     gpus = forms.FloatField(
-        required=False, min_value=0, label="GPUs at once", help_text="Parts of one are fractions."
+        required=False,
+        min_value=0,
+        max_value=MAX_LIMIT,
+        label="GPUs at once",
+        help_text="Parts of one are fractions.",
     )
-    gpu_hours = forms.FloatField(required=False, min_value=0, label="GPU-hours")
+    gpu_hours = forms.FloatField(
+        required=False, min_value=0, max_value=MAX_LIMIT, label="GPU-hours"
+    )
     period = forms.ChoiceField(
         required=False,
         choices=[(MONTH, "in a calendar month"), (ROLLING, "in any so many days")],

@@ -10,9 +10,10 @@ from django.db import models
 from django.db.models import Q
 
 from jobs.bands import Band
-from jobs.scheduler.limits import Scope
+from jobs.scheduler.limits import MAX_LIMIT, Scope
 
 MAX_DAYS = 3660
+AMOUNT = [MinValueValidator(0), MaxValueValidator(MAX_LIMIT)]
 LIMITS = (
     "gpus", "gpu_hours", "jobs_running", "jobs_pending", "walltime_s", "partitions", "gpu_models",
 )  # fmt: skip
@@ -41,8 +42,8 @@ class Quota(models.Model):
     )
     """Empty: all but best-effort, together."""
 
-    gpus = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0)])
-    gpu_hours = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0)])
+    gpus = models.FloatField(null=True, blank=True, validators=AMOUNT)
+    gpu_hours = models.FloatField(null=True, blank=True, validators=AMOUNT)
     period = models.CharField(
         max_length=8, choices=PeriodKind, default=PeriodKind.MONTH, blank=True
     )

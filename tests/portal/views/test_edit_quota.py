@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from jobs.bands import Band
 from jobs.lifecycle import State
+from portal.actions import schedule
 from portal.models import Job, Node, Project, Quota, User
 from tests.portal import cast
 from tests.portal.views.forms import edited, last, preview, refused, save
@@ -46,6 +47,8 @@ def test_a_quota_is_set_for_one_scope_and_band(
         ({"gpus": "-1"}, "gpus", "greater than or equal to 0"),
         ({"gpus": "nan"}, "gpus", "Enter a number."),
         ({"gpus": "1e999"}, "gpus", "Enter a number."),
+        ({"gpus": "1e300"}, "gpus", "less than or equal to 1000000000."),
+        ({"gpu_hours": "1e300"}, "gpu_hours", "less than or equal to 1000000000."),
         ({"gpu_hours": "lots"}, "gpu_hours", "Enter a number."),
         ({"gpu_hours": "1", "period": "rolling"}, "period_days", "Say how many days."),
         ({"gpu_hours": "1", "period": "year"}, "period", "Select a valid choice"),
@@ -62,6 +65,16 @@ def test_what_is_no_quota_is_refused_by_field(
     found = refused(as_admin, "/projects/vision/quota/", **given)
     assert list(found) == [field]
     assert message in found[field][0]
+
+
+def test_the_largest_quota_stops_no_pass(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    for row in ("scope=project", "scope=user&band=batch"):
+        save(as_admin, f"/projects/vision/quota/?{row}", gpus="1e9", gpu_hours="1e9")
+    cast.job(alice, project)
+    assert schedule.schedule(now=timezone.now()) == 1
+    assert as_admin.get("/projects/vision/").status_code == 200
 
 
 def test_best_effort_counts_against_nothing(as_admin: Client, project: Project) -> None:
