@@ -23,7 +23,8 @@ than those bits (up to some 10^12 GPU-seconds) and finer than anything one would
 there on all is done in whole numbers, and nothing is rounded again."""
 
 MAX_USAGE = 1e18
-"""Weighted GPU-seconds; a million GPUs for more than ten thousand years."""
+"""Weighted GPU-seconds; a million GPUs for more than ten thousand years. More counts as this much:
+nothing that was written down may keep everybody from starting."""
 MAX_SHARES = 10**9
 
 _NOTHING = Fraction(0)
@@ -229,6 +230,6 @@ def _check_shares(shares: int) -> None:
 
 
 def _grains(value: float) -> int:
-    if not 0 <= value <= MAX_USAGE:
-        raise ValueError(f"usage must be from 0 to {MAX_USAGE:g} GPU-seconds, not {value!r}")
-    return round(value * GRAINS_PER_GPU_SECOND)
+    if not value >= 0:
+        raise ValueError(f"usage must be a number of GPU-seconds from 0, not {value!r}")
+    return round(min(value, MAX_USAGE) * GRAINS_PER_GPU_SECOND)

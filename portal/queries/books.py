@@ -97,15 +97,19 @@ class Books:
         found: dict[Association, float] = defaultdict(float)
         rows = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
         for project_id, user_id, value, at in rows.order_by("pk"):
-            found[project_id, user_id] += Usage(value, at).seen(self.now, decay).value
+            found[project_id, user_id] += self._seen(Usage(value, at))
         for meter in self.running:
             spent = usage_of(Cost(meter.weighted, meter.start, meter.end(self.now)), decay)
-            found[meter.account[:2]] += spent.seen(self.now, decay).value
+            found[meter.account[:2]] += self._seen(spent)
             if meter.released_at is None:
                 held_s = (self.now - meter.held_since).total_seconds()
                 left = penalty.remaining(meter.weighted, meter.walltime_s, held_s)
                 found[meter.account[:2]] += left
         return dict(found)
+
+    def _seen(self, usage: Usage) -> float:
+        # A clock that was ahead has left moments still to come: seen from before, they would grow.
+        return usage.seen(max(self.now, usage.at), self.terms.decay).value
 
     def used(self, periods: Iterable[Period]) -> dict[Period, dict[Key, float]]:
         """GPU-seconds since each period began, of running jobs too: what quotas look at."""

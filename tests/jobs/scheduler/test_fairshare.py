@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.scheduler.fairshare import Association, Member, Project, Standing, standings
+from jobs.scheduler.fairshare import (
+    MAX_USAGE,
+    Association,
+    Member,
+    Project,
+    Standing,
+    standings,
+)
 
 many = settings(deadline=None)
 
@@ -119,6 +126,14 @@ def test_what_floats_cannot_tell_apart_is_no_tie() -> None:
     assert (less.rank, more.rank) == (3, 2)
 
 
+@pytest.mark.parametrize("most", [MAX_USAGE, 10 * MAX_USAGE, math.inf])
+def test_more_usage_than_can_be_counts_as_the_most(most: float) -> None:
+    found = standings([Project(1, "a", None)], [Member(1, 5), Member(1, 6)], {(1, 5): most})
+    least = standings([Project(1, "a", None)], [Member(1, 5), Member(1, 6)], {(1, 5): MAX_USAGE})
+    assert found == least
+    assert found[1, 6].rank > found[1, 5].rank
+
+
 @pytest.mark.parametrize(
     ("projects", "members", "usage", "says"),
     [
@@ -132,7 +147,6 @@ def test_what_floats_cannot_tell_apart_is_no_tie() -> None:
         ([Project(1, "a", None)], [Member(1, 5, -1)], {}, "shares"),
         ([Project(1, "a", None)], [Member(1, 5)], {(1, 5): -1.0}, "usage"),
         ([Project(1, "a", None)], [Member(1, 5)], {(1, 5): math.nan}, "usage"),
-        ([Project(1, "a", None)], [Member(1, 5)], {(1, 5): math.inf}, "usage"),
     ],
 )
 def test_what_is_no_tree_is_refused(

@@ -16,8 +16,19 @@ from jobs.lifecycle import State
 from jobs.scheduler.periods import CalendarMonth, Rolling
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, usage_of
-from portal.actions import charge
-from portal.models import Accounting, Allocation, Charge, Gpu, Job, Lease, Node, Project, User
+from portal.actions import charge, schedule
+from portal.models import (
+    Accounting,
+    Allocation,
+    Charge,
+    Gpu,
+    Job,
+    Lease,
+    Node,
+    Project,
+    UsageBalance,
+    User,
+)
 from portal.queries import days
 from portal.queries.books import Books, Only
 from portal.queries.usage import By, Used, usage
@@ -237,6 +248,19 @@ def test_who_used_most_comes_first(node: Node, project: Project, alice: User, bo
     assert [used.name for used in usage(By.MODEL, cast.NOW, now, now=now)] == [
         MODELS[0], "no GPU",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=365), timedelta(days=9000)])
+def test_what_a_clock_once_ahead_wrote_down_is_worth_no_more(
+    node: Node, project: Project, alice: User, ahead: timedelta
+) -> None:
+    at = cast.NOW + ahead
+    UsageBalance.objects.create(project=project, user=alice, band="batch", value=1e6, at=at)
+    assert Books.read(cast.NOW).balances() == {(project.pk, alice.pk): 1e6}
+    later = Books.read(at + timedelta(seconds=Accounting.current().half_life_s)).balances()
+    assert later == {(project.pk, alice.pk): pytest.approx(5e5)}
+    cast.job(alice, project)
+    assert schedule.schedule(now=cast.NOW) == 1
 
 
 def test_a_year_takes_as_many_queries_as_an_hour(
