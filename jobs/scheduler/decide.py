@@ -53,13 +53,15 @@ class Pass:
         self._preemption = preemption
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
         self.borrowing: list[Pending] = []
-        """To be served last: they would run on what others do not use."""
+        """To be served last: they would run on what others do not use, and nobody has made room
+        for them yet."""
         self.decided = Decided()
 
     def consider(self, job: Pending) -> bool:
         """Start it, or promise it a time, or leave it waiting; whether it starts."""
         verdict, shape = self._admit(job)
-        if verdict == BORROWS:
+        # What others made room for is not taken by them again meanwhile.
+        if verdict == BORROWS and job.claimed_at is None:
             self.borrowing.append(job)
             return False
         return self._serve(job, shape, verdict)

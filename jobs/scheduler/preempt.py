@@ -6,7 +6,8 @@ their last checkpoint, then the youngest; in the end those are let off whose lea
 needed. Nobody is asked who has just begun, or who has been asked too often in a row.
 
 No chain of preemptions goes on for ever: a victim is of a lower band, or runs beyond its
-project's guarantee and, waiting again, may preempt nobody on the strength of it.
+project's guarantee and, waiting again, may preempt nobody on the strength of it. Nor does a higher
+band help who would borrow against a project that is within its guarantee.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ class Preemption:
 
     def _may_be_taken(self, victim: Victim, job: Pending, group: int, gpus: float) -> bool:
         if victim.band in self._policy.preempts.get(job.band, frozenset()):
-            return True
+            # Who borrows does not do so from who would at once ask it back.
+            return not (gpus and self._tally.trespasses(group, victim.group, gpus))
         return victim.group != group and self._tally.owes(victim.group, group, gpus)
 
 

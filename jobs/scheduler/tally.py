@@ -175,18 +175,29 @@ class Tally:
         Somewhere on their ways up they are lenders to each other, the one beyond its guarantee,
         the other within its own even with so many GPUs more.
         """
-        asked = parts(gpus)
-        over = {
-            self._parent(counter): counter
-            for counter in self._groups[debtor].guarantees
-            if counter.taken > counter.limit
-        }
         return any(
-            self._parent(mine) in over
-            and over[self._parent(mine)] is not mine
-            and mine.taken + asked <= mine.limit
-            for mine in self._groups[creditor].guarantees
+            theirs.taken > theirs.limit and mine.taken + parts(gpus) <= mine.limit
+            for theirs, mine in self._siblings(debtor, creditor)
         )
+
+    def trespasses(self, borrower: int, lender: int, gpus: float) -> bool:
+        """Whether with so many GPUs more the one group would take what the other has a right to.
+
+        Somewhere on their ways up they are lenders to each other, the one beyond its guarantee
+        then, the other within its own.
+        """
+        return any(
+            mine.taken + parts(gpus) > mine.limit and theirs.taken <= theirs.limit
+            for mine, theirs in self._siblings(borrower, lender)
+        )
+
+    def _siblings(self, one: int, other: int) -> Iterator[tuple[Counter, Counter]]:
+        """Their guarantees wherever their projects, or those above them, lend to each other."""
+        by_parent = {self._parent(counter): counter for counter in self._groups[one].guarantees}
+        for theirs in self._groups[other].guarantees:
+            ours = by_parent.get(self._parent(theirs))
+            if ours is not None and ours is not theirs:
+                yield ours, theirs
 
     def _parent(self, counter: Counter) -> int | None:
         project_id = counter.rule.project_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -147,6 +148,53 @@ def test_what_is_lent_is_taken_back_once() -> None:
     assert [one.job_id for one in play.preempted] == [51]
 
 
+def later(play: Play, minutes: float, step_s: int = 30) -> None:
+    """Passes by the clock, as in a lab, and not only when somebody ends."""
+    until = play.now + timedelta(minutes=minutes)
+    while play.now < until:
+        play.advance(min(until, play.now + timedelta(seconds=step_s)))
+        play.decide()
+
+
+def scene(owner: int) -> Play:
+    """Job 1, batch, of this project has all GPUs when job 2 comes, which would borrow them all."""
+    quotas = (Quota(1, Limits(gpus=2)), Quota(2, Limits(gpus=0)))
+    waits = (pending(1, 2, project_id=owner),)
+    play = Play(Snapshot(
+        (node(1, gpus=2),), waits, projects=LENDING[0], quotas=quotas, lends=frozenset({None}),
+        quota_usage=usage(list(waits), []), policy=Policy(preempts=EVERY),
+    ))  # fmt: skip
+    play.decide()
+    later(play, 11)
+    play.submit([pending(2, 2, project_id=2, band=Band.PRODUCTION)])
+    play.decide()
+    return play
+
+
+def test_who_borrows_gets_the_room_that_was_made_for_it() -> None:
+    """Not whoever had to go: it is back in the queue, and has a right to what it asks for."""
+    play = scene(owner=3)
+    assert [(one.job_id, one.for_id) for one in play.preempted] == [(1, 2)]
+    began = play.now
+    later(play, 30)
+    assert play.started[2] == began + timedelta(seconds=60)
+    assert len(play.preempted) == 1
+
+
+def test_nobody_borrows_by_its_band_what_others_have_a_right_to() -> None:
+    play = scene(owner=1)
+    later(play, 60)
+    assert not play.preempted
+    assert play.started[2] == NOW + timedelta(hours=1), "when the other has ended"
+
+
+def test_its_own_project_is_preempted_within_its_guarantee() -> None:
+    batch = [idle(n, band=Band.BATCH, project_id=1) for n in (51, 52)]
+    others = [idle(n, band=Band.BATCH, project_id=2) for n in (53, 54)]
+    asked = lent([*batch, *others], pending(1, 2, project_id=1, band=Band.PRODUCTION))
+    assert {one.job_id for one in plan(asked, NOW).preempted} == {51, 52}
+
+
 def test_what_is_lent_is_taken_back_from_another_partition() -> None:
     four = [borrows(number) for number in (51, 52, 53, 54)]
     asked = lent(four, pending(1, 1, project_id=1, partition="other"))
@@ -248,14 +296,25 @@ def test_who_can_be_given_room_is(snapshot: Snapshot) -> None:
 
 @given(snapshots(most=6), seeds, st.sampled_from([1, 50]))
 def test_preempting_comes_to_an_end(snapshot: Snapshot, seed: int, most: int) -> None:
-    """A closed system: everybody who waits starts in the end, however often they had to go."""
+    """A closed system: whoever others make room for starts before they have to go for it again,
+    and nobody has to go more often in a row than the policy says."""
     policy = replace(EAGER, max_preemptions=most)
     play = Play(replace(snapshot, policy=policy), lambda job_id, limit: max(1, limit // 2))
-    for _ in range(200):
-        play.decide()
-        if not play.advance():
+    before = {job.id: job.preemptions for job in snapshot.running}
+    made: dict[int, set[int]] = defaultdict(set)
+    for _ in range(400):
+        decided = play.decide()
+        for start in decided.starts:
+            made.pop(start.job_id, None)
+        for one in decided.preempted:
+            assert one.job_id not in made[one.for_id], "it did not get the room"
+            made[one.for_id].add(one.job_id)
+        changed = decided.starts or decided.preempted
+        # Soon after each change, and else when somebody ends.
+        if not play.advance(play.now + timedelta(seconds=20) if changed else None):
             break
     else:
         raise AssertionError("it goes on and on")
-    many = len(snapshot.pending) + len(snapshot.running)
-    assert len(play.preempted) <= many * min(most, many)
+    assert {one.for_id for one in play.preempted} <= play.started.keys()
+    asked = Counter(one.job_id for one in play.preempted)
+    assert all(times + before.get(job_id, 0) <= most for job_id, times in asked.items())
