@@ -188,6 +188,19 @@ def test_nobody_borrows_by_its_band_what_others_have_a_right_to() -> None:
     assert play.started[2] == NOW + timedelta(hours=1), "when the other has ended"
 
 
+def test_who_had_to_go_too_often_in_a_row_is_left_alone() -> None:
+    one = pending(1, 1, walltime_s=36_000, band=Band.BEST_EFFORT)
+    play = Play(Snapshot((node(1, gpus=1),), (one,), policy=Policy()))
+    play.decide()
+    for number in range(2, 8):
+        later(play, 11)
+        play.submit([pending(number, 1, walltime_s=60)])
+        play.decide()
+    later(play, 11)
+    assert [(gone.job_id, gone.for_id) for gone in play.preempted] == [(1, 2), (1, 3), (1, 4)]
+    assert play.started.keys() == {1, 2, 3, 4}
+
+
 def test_its_own_project_is_preempted_within_its_guarantee() -> None:
     batch = [idle(n, band=Band.BATCH, project_id=1) for n in (51, 52)]
     others = [idle(n, band=Band.BATCH, project_id=2) for n in (53, 54)]
@@ -294,22 +307,25 @@ def test_who_can_be_given_room_is(snapshot: Snapshot) -> None:
             assert decided.preempted or startable(without(snapshot, chain(soon, allowed)), job, NOW)
 
 
-@given(snapshots(most=6), seeds, st.sampled_from([1, 50]))
+@given(snapshots(most=6) | snapshots(plain=True), seeds, st.sampled_from([1, 50]))
 def test_preempting_comes_to_an_end(snapshot: Snapshot, seed: int, most: int) -> None:
-    """A closed system: whoever others make room for starts before they have to go for it again,
-    and nobody has to go more often in a row than the policy says."""
+    """They come one by one, the lowest bands first: whoever others make room for starts before
+    they have to go for it again, and nobody has to go more often in a row than the policy says."""
     policy = replace(EAGER, max_preemptions=most)
-    play = Play(replace(snapshot, policy=policy), lambda job_id, limit: max(1, limit // 2))
+    come = sorted(snapshot.pending, key=lambda job: (-job.band.rank, -job.id))
+    start = replace(snapshot, pending=(), policy=policy)
+    play = Play(start, lambda job_id, limit: max(1, limit // 2))
     before = {job.id: job.preemptions for job in snapshot.running}
     made: dict[int, set[int]] = defaultdict(set)
     for _ in range(400):
+        play.submit(come.pop() for _ in come[:1])
         decided = play.decide()
         for start in decided.starts:
             made.pop(start.job_id, None)
         for one in decided.preempted:
             assert one.job_id not in made[one.for_id], "it did not get the room"
             made[one.for_id].add(one.job_id)
-        changed = decided.starts or decided.preempted
+        changed = come or decided.starts or decided.preempted
         # Soon after each change, and else when somebody ends.
         if not play.advance(play.now + timedelta(seconds=20) if changed else None):
             break
