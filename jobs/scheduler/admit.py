@@ -29,7 +29,7 @@ def admit(job: Pending, pool: Pool, tally: Tally) -> tuple[int, Shape]:
     for most in _steps(shape.counts):
         gpus = largest(shape.counts.values(), shape.asked.nodes, most)
         if tally.check(group, gpus, gpus * job.walltime_s) in good:
-            narrow = pool.shape(shape.asked, job.reservations, most)
+            narrow = pool.shape_of(job, most)
             return verdict, narrow if len(narrow.able) >= shape.asked.nodes else shape
     return verdict, shape
 

@@ -114,7 +114,8 @@ class Blockers:
             asked, masks = shape.asked, shape.masks
             fitting = [room for room in shape.ready if room.fits(asked, masks[room.node.id])]
             fits = choose(asked, fitting) is not None
-            text = None if fits else f"Needs {need(asked)}; {shortage(shape)}."
+            only = f" (of {listed(sorted(shape.models))}, by quota)" if shape.models else ""
+            text = None if fits else f"Needs {need(asked)}{only}; {shortage(shape)}."
             self._room[id(shape)] = text
         return self._room[id(shape)]
 

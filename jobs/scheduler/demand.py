@@ -35,9 +35,16 @@ def counts(node: Node, asked: Resources, most: float = math.inf) -> tuple[float,
     return tuple(sorted(count for count in found if count <= most and count < math.inf))
 
 
-def mask(room: Room, asked: Resources, most: float = math.inf) -> int:
-    """The GPUs of a node that may serve the request, its part of each being no more than that."""
+def mask(
+    room: Room, asked: Resources, most: float = math.inf, models: frozenset[str] | None = None
+) -> int:
+    """The GPUs of a node that may serve the request, its part of each being no more than `most`.
+
+    `models`: of those that it may use; None: all.
+    """
     every = room.mask(asked)
+    if models is not None:
+        every &= sum(bits for model, bits in room.models.items() if model in models)
     if not asked.shards or most == math.inf:
         return every
     fine = (1 << at for at, gpu in enumerate(room.gpus) if part_of(gpu, asked) <= most)

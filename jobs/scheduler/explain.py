@@ -90,6 +90,24 @@ def never_fits(refusal: str) -> Explanation:
     )
 
 
+def forbidden(sentence: str) -> Explanation:
+    """A quota has become narrower since it was submitted."""
+    return Explanation(
+        Reason.BAD_CONSTRAINTS, f"{sentence} It cannot start unless that is allowed again."
+    )
+
+
+def models_missing(models: Iterable[str], partition: str) -> Explanation:
+    """Quotas leave it GPUs of which there are too few."""
+    names = listed(sorted(models))
+    return Explanation(
+        Reason.BAD_CONSTRAINTS,
+        f"Its quotas allow GPUs of these models only: {names}; partition {partition} has too few "
+        "nodes that could hold it with those. It cannot start unless one is added, or a quota "
+        "allows others.",
+    )
+
+
 def nodes_unavailable(
     asked: Resources, able: Sequence[Node], every_node: Sequence[Node]
 ) -> Explanation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from jobs.scheduler.gpu_models import is_instance, is_model, is_of, names_instance
 from jobs.scheduler.snapshot import Node
@@ -38,6 +39,13 @@ def usable_models(node: Node, asked: Resources) -> frozenset[str]:
         if all(is_of(name, model) for name in wanted)
         and (not is_instance(model) or any(names_instance(name, model) for name in wanted))
     )
+
+
+def narrowed(node: Node, models: frozenset[str] | None) -> Node:
+    """The node as those see it who may use GPUs of these models only; None: of all."""
+    if models is None or all(gpu.model in models for gpu in node.gpus):
+        return node
+    return replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.model in models))
 
 
 def is_allowed(node: Node, asked: Resources) -> bool:

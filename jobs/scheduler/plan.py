@@ -113,18 +113,19 @@ class _Walk:
 
     @classmethod
     def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
-        pools = pools_of(snapshot, now.timestamp())
+        usage = snapshot.quota_usage or Usage(now)
+        counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
+        pools = pools_of(snapshot, now.timestamp(), counters.tree)
         if snapshot.policy.placing is Placing.LEAST_FRAGMENTATION:
             for name, pool in pools.items():
                 pool.mix = partial(mix, snapshot, name)
-        usage = snapshot.quota_usage or Usage(now)
-        counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
         moment = now.timestamp()
         victims = [_victim(job, counters, moment) for job in snapshot.running]
         preemption = Preemption(victims, counters, snapshot.policy, moment)
         room = Pass(pools, counters, snapshot.policy, moment, preemption)
+        excuses = Excuses(pools, counters.tree)
         others, arrays = Others(snapshot), Arrays(snapshot.running)
-        return cls(snapshot, now, pools, counters, room, Excuses(pools), others, arrays)
+        return cls(snapshot, now, pools, counters, room, excuses, others, arrays)
 
     def take(self, job: Pending) -> None:
         """The next job."""

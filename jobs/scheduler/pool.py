@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jobs.scheduler.demand import counts, mask
-from jobs.scheduler.fit import could_hold
+from jobs.scheduler.fit import could_hold, narrowed
 from jobs.scheduler.holds import NOW, Hold, Span
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.mix import Mix, on_each_node
@@ -22,6 +22,8 @@ from jobs.scheduler.snapshot import Node, Pending, Placement
 from jobs.scheduler.typical import Request
 from jobs.spec import Resources
 
+Models = frozenset[str] | None
+"""Of GPUs; None: all."""
 _SOMEBODY = -1
 """Holds a place while it is tried out."""
 
@@ -43,7 +45,11 @@ class Pool:
 
     rooms: Rooms
     closures: tuple[Closure, ...] = ()
-    shapes: dict[tuple[Resources, frozenset[int], float], Shape] = field(default_factory=dict)
+    models: Callable[[Pending], Models] | None = None
+    """Tells the GPU models that a job may use, where quotas limit them."""
+    shapes: dict[tuple[Resources, frozenset[int], float, Models], Shape] = field(
+        default_factory=dict
+    )
     promises: dict[int, Promise] = field(default_factory=dict)
     """By job id, in the order in which they were given."""
     mix: Callable[[], Mix] | None = None
@@ -74,40 +80,56 @@ class Pool:
             shape.fails_from = math.inf
 
     def shape(
-        self, asked: Resources, allowed: frozenset[int] = frozenset(), most: float = math.inf
+        self,
+        asked: Resources,
+        allowed: frozenset[int] = frozenset(),
+        most: float = math.inf,
+        models: Models = None,
     ) -> Shape:
         """The class of this request, made when first asked for.
 
         `allowed`: the reservations of nodes that the job may use. `most`: as how many GPUs its
-        part on a node may count.
+        part on a node may count. `models`: of the GPUs that it may use.
         """
-        found = self.shapes.get((asked, allowed, most))
+        about = (asked, allowed, most, models)
+        found = self.shapes.get(about)
         if found is None:
-            found = self.shapes[asked, allowed, most] = self._shape(asked, allowed, most)
+            found = self.shapes[about] = self._shape(asked, self._closed(allowed), most, models)
         return found
 
-    def _shape(self, asked: Resources, allowed: frozenset[int], most: float) -> Shape:
-        rooms = [room for room in self.rooms if could_hold(room.node, asked)]
-        may = {room.node.id: counts(room.node, asked, most) for room in rooms}
-        able = [room for room in rooms if may[room.node.id]]
+    def _shape(
+        self, asked: Resources, closed: dict[int, tuple[Span, ...]], most: float, models: Models
+    ) -> Shape:
+        seen = {room.node.id: narrowed(room.node, models) for room in self.rooms}
+        may = {
+            node.id: counts(node, asked, most) for node in seen.values() if could_hold(node, asked)
+        }
+        able = [room for room in self.rooms if may.get(room.node.id)]
+        if asked.exclusive:
+            # It would get all GPUs of the node.
+            able = [room for room in able if seen[room.node.id] is room.node]
         return Shape(
             asked=asked,
             able=able,
             ready=[room for room in able if not room.node.unavailable],
-            masks={room.node.id: mask(room, asked, most) for room in able},
+            masks={room.node.id: mask(room, asked, most, models) for room in able},
             levels=self.levels,
             promises=self.promises,
             counts={room.node.id: may[room.node.id] for room in able},
-            closed=self._closed(allowed),
+            closed=closed,
+            models=models,
         )
 
     def has_room(self, asked: Resources) -> bool:
         """False: no request like this can start now. True: it may."""
         return self.levels.number(asked.gpus_per_node) >= asked.nodes
 
-    def shape_of(self, job: Pending) -> Shape:
+    def shape_of(self, job: Pending, most: float = math.inf) -> Shape:
         """That of a waiting job."""
-        return self.shape(job.resources, job.reservations)
+        asked, models = job.resources, None
+        if self.models and (asked.gpus_per_node or asked.shards or asked.exclusive):
+            models = self.models(job)
+        return self.shape(asked, job.reservations, most, models)
 
     def _closed(self, allowed: frozenset[int]) -> dict[int, tuple[Span, ...]]:
         found: dict[int, list[Span]] = {}

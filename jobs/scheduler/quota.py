@@ -24,10 +24,13 @@ from jobs.scheduler.limits import (
     Scope,
 )
 from jobs.scheduler.quota_words import refusal
+from jobs.scheduler.snapshot import Pending
 
 MICROS = 1_000_000
 _ORDER = {limited: place for place, limited in enumerate(Limited)}
 NOBODY: frozenset[int | None] = frozenset()
+OF_ONE_JOB = frozenset({Limited.WALLTIME, Limited.PARTITIONS, Limited.GPU_MODELS})
+"""Limits that go by what a job asks for, whoever else runs or waits."""
 
 
 def parts(gpus: float) -> int:
@@ -66,6 +69,8 @@ class QuotaTree:
         self._lines: dict[int, tuple[Project, ...]] = {}
         self._found: dict[tuple[int, Band], tuple[Rule, ...]] = {}
         self._refused: dict[tuple[object, ...], Refusal | None] = {}
+        self._allowed: dict[tuple[Limited, int, Band], frozenset[str] | None] = {}
+        self._of_one_job: dict[tuple[int, Band], tuple[Rule, ...]] = {}
         stated: defaultdict[int, list[Quota]] = defaultdict(list)
         for quota in quotas:
             self.line(quota.project_id)
@@ -113,8 +118,42 @@ class QuotaTree:
 
     def allowed(self, limited: Limited, project_id: int, band: Band) -> frozenset[str] | None:
         """The partitions or GPU models that all limits together allow; None: all."""
-        sets = [rule.names for rule in self.rules(project_id, band) if rule.limited is limited]
-        return frozenset.intersection(*sets) if sets else None
+        about = (limited, project_id, band)
+        if about not in self._allowed:
+            rules = self.rules(project_id, band)
+            sets = [rule.names for rule in rules if rule.limited is limited]
+            self._allowed[about] = frozenset.intersection(*sets) if sets else None
+        return self._allowed[about]
+
+    @property
+    def limits_models(self) -> bool:
+        """Whether anybody's GPU models are limited."""
+        return any(
+            rule.limited is Limited.GPU_MODELS for rules in self._stated.values() for rule in rules
+        )
+
+    def gpu_models(self, job: Pending) -> frozenset[str] | None:
+        """Those that a waiting job may use; None: all."""
+        return self.allowed(Limited.GPU_MODELS, job.project_id, job.band)
+
+    def judges(self, project_id: int, band: Band) -> bool:
+        """Whether any limit goes by what a single job asks for."""
+        return bool(self._judging(project_id, band))
+
+    def forbids(self, demand: Demand) -> Refusal | None:
+        """What keeps a job back that was taken in before this was forbidden.
+
+        Limits on what is counted are left out: those the tally keeps.
+        """
+        return _refused(self._judging(demand.project_id, demand.band), demand, 1)
+
+    def _judging(self, project_id: int, band: Band) -> tuple[Rule, ...]:
+        found = self._of_one_job.get((project_id, band))
+        if found is None:
+            rules = self.rules(project_id, band)
+            found = tuple(rule for rule in rules if rule.limited in OF_ONE_JOB)
+            self._of_one_job[project_id, band] = found
+        return found
 
     def refuse(self, demand: Demand, jobs: int = 1) -> Refusal | None:
         """As the function `refuse`. Equal requests are looked at once."""
@@ -123,21 +162,9 @@ class QuotaTree:
             demand.gpu_model, jobs,
         )  # fmt: skip
         if asked not in self._refused:
-            self._refused[asked] = self._refuse(demand, jobs)
+            rules = self.rules(demand.project_id, demand.band)
+            self._refused[asked] = _refused(rules, demand, jobs)
         return self._refused[asked]
-
-    def _refuse(self, demand: Demand, jobs: int) -> Refusal | None:
-        models: frozenset[str] | None = None
-        for rule in self.rules(demand.project_id, demand.band):
-            if rule.limited is Limited.GPU_MODELS:
-                # Each may allow some of what was asked, and all together nothing.
-                models = rule.names if models is None else models & rule.names
-                if demand.gpus > 0 and not _serves(models, demand.gpu_model):
-                    alone = _serves(rule.names, demand.gpu_model)
-                    return refusal(replace(rule, names=models) if alone else rule, demand, jobs)
-            elif _never(rule, demand, jobs):
-                return refusal(rule, demand, jobs)
-        return None
 
     def of(self, quota: Quota) -> tuple[Rule, ...]:
         """The limits of one quota by itself, also where another one is narrower."""
@@ -180,6 +207,20 @@ def refuse(
     `jobs` is how many are submitted at once: the tasks of an array.
     """
     return QuotaTree(projects, quotas, lends).refuse(demand, jobs)
+
+
+def _refused(rules: Iterable[Rule], demand: Demand, jobs: int) -> Refusal | None:
+    models: frozenset[str] | None = None
+    for rule in rules:
+        if rule.limited is Limited.GPU_MODELS:
+            # Each may allow some of what was asked, and all together nothing.
+            models = rule.names if models is None else models & rule.names
+            if demand.gpus > 0 and not _serves(models, demand.gpu_model):
+                alone = _serves(rule.names, demand.gpu_model)
+                return refusal(replace(rule, names=models) if alone else rule, demand, jobs)
+        elif _never(rule, demand, jobs):
+            return refusal(rule, demand, jobs)
+    return None
 
 
 def _holds_for(rule: Rule, band: Band) -> bool:

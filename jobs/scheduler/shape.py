@@ -37,6 +37,8 @@ class Shape:
     """By node id: as how many GPUs its part there may count, ascending."""
     closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     """By node id: when it is kept for others, or for nobody."""
+    models: frozenset[str] | None = None
+    """Of the GPUs that it may use, where quotas limit them; None: all."""
     fails_from: float = math.inf
     """The shortest time for which it is known not to fit now. A pass only takes things away, and
     what does not fit for an hour does not fit for longer."""

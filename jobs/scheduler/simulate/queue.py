@@ -19,7 +19,6 @@ from jobs.scheduler.shape import Shape
 from jobs.scheduler.simulate.lengths import Kin, Lengths, times
 from jobs.scheduler.simulate.workload import Trial
 from jobs.scheduler.snapshot import Pending
-from jobs.spec import Resources
 
 STEADY = frozenset({Order.SUBMISSION, Order.SHORTEST, Order.LEAST_SERVICE})
 """Orders in which two jobs never change places while they wait."""
@@ -67,7 +66,8 @@ class Queue:
         self._pool = pool
         self._lengths = lengths
         self._place = place if policy.order in STEADY else None
-        self._kinds: dict[Resources, Kind] = {}
+        self._kinds: dict[int, Kind] = {}
+        """By class: the pool keeps those."""
         self._lines: dict[Hashable, Line] = {}
         self._places: dict[int, tuple[Line, float]] = {}
         """By job id: its line, and when it came."""
@@ -97,9 +97,10 @@ class Queue:
         self._settle(line)
 
     def _new_line(self, key: Hashable, job: Pending, trial: Trial) -> Line:
-        kind = self._kinds.get(job.resources)
+        shape = self._pool.shape_of(job)
+        kind = self._kinds.get(id(shape))
         if kind is None:
-            kind = self._kinds[job.resources] = Kind(self._pool.shape_of(job))
+            kind = self._kinds[id(shape)] = Kind(shape)
         line = self._lines[key] = Line(key, kind, trial, *times(trial, self._lengths))
         kin = self._lengths.kin(trial)
         if kin is not None:

@@ -88,6 +88,9 @@ class Simulation:
         self.pools: dict[str, Pool] = {name: Pool.of(found) for name, found in nodes.items()}
         self.runs: dict[int, Run] = {}
         self.tally = workload.tally()
+        for pool in self.pools.values():
+            tree = self.tally.tree
+            pool.models = tree.gpu_models if tree.limits_models else None
         self.shares = Shares(workload.decay)
         self.ended = 0
         """How many jobs have."""

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
+from jobs.scheduler.gpu_models import is_model
 from jobs.scheduler.limits import Demand, Key, Limits, Quota, Scope, Usage
 from jobs.scheduler.periods import CalendarMonth, Period, Rolling
+from tests.jobs.scheduler.clusters import A100, H100
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PERIODS: tuple[Period, ...] = (CalendarMonth("Europe/Berlin"), Rolling(30))
@@ -64,7 +66,7 @@ limits = st.builds(
     jobs_pending=maybe(st.integers(0, 5)),
     walltime_s=maybe(st.sampled_from((3600, 86_400))),
     partitions=maybe(st.frozensets(st.sampled_from(("gpu", "long")), min_size=1)),
-    gpu_models=maybe(st.frozensets(st.sampled_from(("NVIDIA A100", "NVIDIA H100")), min_size=1)),
+    gpu_models=maybe(st.frozensets(st.sampled_from((A100, H100)), min_size=1)),
 )
 
 
@@ -148,6 +150,33 @@ class Oracle:
         if quota.scope is Scope.USER and whose != user_id:
             return False
         return quota.band is None or quota.band is band
+
+    def judging(self, project_id: int, band: Band) -> list[Limits]:
+        """Of the quotas for jobs of a project in a band, what they say of each by itself."""
+        return [
+            quota.limits
+            for quota in self.lab.quotas
+            if quota.project_id in self.line(project_id)
+            and (quota.band is band or (quota.band is None and band is not Band.BEST_EFFORT))
+        ]
+
+    def models(self, project_id: int, band: Band) -> frozenset[str]:
+        """The GPU models, of the two that there are, that all quotas allow."""
+        left = frozenset((A100, H100))
+        for limits in self.judging(project_id, band):
+            left &= left if limits.gpu_models is None else limits.gpu_models
+        return left
+
+    def forbids(self, demand: Demand) -> bool:
+        """Whether a quota would not have such a job at all, whatever is counted."""
+        models = self.models(demand.project_id, demand.band)
+        asked = demand.gpu_model
+        served = any(asked is None or is_model(asked, model) for model in models)
+        return (demand.gpus > 0 and not served) or any(
+            (limits.walltime_s is not None and demand.walltime_s > limits.walltime_s)
+            or (limits.partitions is not None and demand.partition not in limits.partitions)
+            for limits in self.judging(demand.project_id, demand.band)
+        )
 
     def against(self, quota: Quota, user_id: int) -> list[Job]:
         return [job for job in self.active if self.counts(quota, job.key, user_id)]

@@ -22,6 +22,7 @@ from jobs.scheduler.snapshot import (
     Snapshot,
 )
 from jobs.spec import Resources
+from tests.jobs.scheduler.quotas import Lab, Oracle
 
 
 def usable(node: Node, asked: Resources) -> list[Gpu]:
@@ -85,14 +86,31 @@ def is_open(node: Node, job: Pending, reservations: Iterable[Reservation], now: 
     )
 
 
+def seen(snapshot: Snapshot, job: Pending) -> list[Node]:
+    """The nodes of its partition that could hold its part, with the GPUs that quotas let it use;
+    none if they forbid it to run at all."""
+    asked = job.resources
+    oracle = Oracle(Lab(snapshot.projects, snapshot.quotas, snapshot.lends), [])
+    if oracle.forbids(demand(job, asked.gpus_per_node + asked.shards)):
+        return []
+    there = [node for node in snapshot.nodes if node.partition == job.partition]
+    if asked.gpus_per_node or asked.shards or asked.exclusive:
+        models = oracle.models(job.project_id, job.band)
+        if asked.exclusive:
+            there = [node for node in there if all(gpu.model in models for gpu in node.gpus)]
+        there = [
+            replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.model in models))
+            for node in there
+        ]
+    return [node for node in there if able(node, asked)]
+
+
 def fitting(snapshot: Snapshot, job: Pending, now: datetime) -> list[Node]:
     """The nodes that could take its part now."""
     return [
         node
-        for node in snapshot.nodes
-        if node.partition == job.partition
-        and not node.unavailable
-        and able(node, job.resources)
+        for node in seen(snapshot, job)
+        if not node.unavailable
         and fits(node, job.resources)
         and is_open(node, job, snapshot.reservations, now)
     ]
@@ -121,8 +139,7 @@ def may_count(node: Node, asked: Resources) -> list[Fraction]:
 def least(snapshot: Snapshot, job: Pending) -> Fraction:
     """As how many GPUs it would count at least on a cluster with nothing on it."""
     empty = without(snapshot, [run.id for run in snapshot.running])
-    there = [n for n in empty.nodes if n.partition == job.partition and able(n, job.resources)]
-    counts = sorted(may_count(node, job.resources)[0] for node in there)
+    counts = sorted(may_count(node, job.resources)[0] for node in seen(empty, job))
     return sum(counts[: job.resources.nodes], Fraction(0))
 
 
@@ -266,8 +283,9 @@ def applied(snapshot: Snapshot, decided: Plan, now: datetime) -> Snapshot:
 def demand(job: Pending, gpus: float) -> Demand:
     """As quotas see it."""
     return Demand(
-        job.id, job.project_id, job.user_id, job.band, gpus, job.walltime_s, job.partition
-    )
+        job.id, job.project_id, job.user_id, job.band, gpus, job.walltime_s, job.partition,
+        job.resources.gpu_model,
+    )  # fmt: skip
 
 
 def _running(job: Pending, parts: Sequence[Placement], now: datetime, gpus: float) -> Running:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.bands import Band
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.limits import Holding, Limited, Scope, Usage
 from jobs.scheduler.quota import refuse
@@ -175,24 +174,10 @@ def test_refused_is_what_an_empty_cluster_could_not_start(data: st.DataObject) -
 
 
 def _could_start_on_its_own(lab: Lab, job: Job) -> bool:
-    asked, oracle = job.demand, Oracle(lab, [])
-    models = {"NVIDIA A100", "NVIDIA H100"}
-    for quota in lab.quotas:
-        limits, band = quota.limits, quota.band
-        if quota.project_id not in oracle.line(asked.project_id):
-            continue
-        if band is not asked.band and (band is not None or asked.band is Band.BEST_EFFORT):
-            continue
-        if limits.walltime_s is not None and asked.walltime_s > limits.walltime_s:
-            return False
-        if limits.partitions is not None and asked.partition not in limits.partitions:
-            return False
-        if limits.jobs_pending == 0:
-            return False
-        models &= limits.gpu_models if limits.gpu_models is not None else models
-    if asked.gpu_model is not None:
-        models = {model for model in models if asked.gpu_model in model.casefold()}
-    return not oracle.exceeded(job) and (not job.gpus or bool(models))
+    oracle = Oracle(lab, [])
+    limits = oracle.judging(job.demand.project_id, job.demand.band)
+    taken_in = all(limit.jobs_pending != 0 for limit in limits)
+    return taken_in and not oracle.exceeded(job) and not oracle.forbids(job.demand)
 
 
 @many

@@ -11,17 +11,19 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.bands import Band
 from jobs.lifecycle import Reason
+from jobs.scheduler.fairshare import Project
 from jobs.scheduler.fit import refuse
+from jobs.scheduler.limits import Limits, Quota
 from jobs.scheduler.plan import plan
 from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import DependencyState, Pending, Snapshot
 from jobs.spec import Resources
-from tests.jobs.scheduler.clusters import NOW
+from tests.jobs.scheduler.clusters import A100, H100, NOW
 from tests.jobs.scheduler.generated import ARRAY, resources, snapshots
 from tests.jobs.scheduler.quotas import Job, Lab, Oracle
 from tests.jobs.scheduler.recount import (
-    able,
     applied,
     counted,
     demand,
@@ -29,6 +31,7 @@ from tests.jobs.scheduler.recount import (
     fitting,
     least,
     may_count,
+    seen,
     startable,
     without,
 )
@@ -115,14 +118,31 @@ def test_who_may_use_what_is_kept_starts_as_if_it_was_not(snapshot: Snapshot) ->
 
 @given(snapshots())
 def test_no_quota_is_exceeded(snapshot: Snapshot) -> None:
+    keeps_to_quotas(snapshot)
+
+
+@given(snapshots(), st.sets(st.sampled_from((A100, H100))), st.sampled_from((60, 3600, 20_000)))
+def test_nobody_gets_what_is_forbidden(snapshot: Snapshot, models: set[str], limit: int) -> None:
+    """Also who was taken in before it was, and who leaves it open."""
+    projects = snapshot.projects or (Project(0, "p0", None),)
+    narrow = Limits(gpu_models=frozenset(models), walltime_s=limit)
+    more = tuple(Quota(project.id, narrow, band=band) for project in projects for band in Band)
+    keeps_to_quotas(replace(snapshot, projects=projects, quotas=(*snapshot.quotas, *more)))
+
+
+def keeps_to_quotas(snapshot: Snapshot) -> None:
+    """All that start, one after the other, with what they are given."""
     jobs = {job.id: job for job in snapshot.pending}
     nodes = {node.id: node for node in snapshot.nodes}
     counts = oracle(snapshot)
     for start in plan(snapshot, NOW).starts:
         waits = jobs[start.job_id]
         job = asked(waits, counted(start.placements, nodes, waits.resources))
-        assert not counts.exceeded(job)
+        assert not counts.exceeded(job) and not counts.forbids(job.demand)
         counts.active.append(job)
+        given = {uuid for part in start.placements for uuid in part.gpu_uuids}
+        models = {gpu.model for node in nodes.values() for gpu in node.gpus if gpu.uuid in given}
+        assert models <= counts.models(waits.project_id, waits.band)
 
 
 @given(snapshots())
@@ -282,8 +302,9 @@ def test_what_is_told_of_room_is_so(snapshot: Snapshot) -> None:
         elif reason is Reason.RESERVATION:
             assert startable(whenever, job, NOW) and not startable(after, job, NOW)
         elif reason is Reason.NODE_DOWN:
-            there = [n for n in after.nodes if n.partition == job.partition]
-            assert sum(able(n, job.resources) for n in there) >= job.resources.nodes
+            assert len(seen(after, job)) >= job.resources.nodes
+        elif reason is Reason.BAD_CONSTRAINTS:
+            assert not enough(seen(after, job), job.resources)
 
 
 @given(snapshots(), resources)
