@@ -98,6 +98,8 @@ def _ending_by(job: Pending, length: int) -> Pending:
     shorter = replace(job, walltime_s=length)
     if job.expected_s is not None:
         shorter = replace(shorter, expected_s=min(job.expected_s, length))
+    if job.typical_s is not None:
+        shorter = replace(shorter, typical_s=min(job.typical_s, length))
     if job.spread_s is not None:
         low, high = job.spread_s
         shorter = replace(shorter, spread_s=(min(low, length), min(high, length)))

@@ -27,6 +27,9 @@ from jobs.scheduler.shape import Shape
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
+LONG_RUN_S = 86_400.0
+"""Who ran for so long has come on, however often it had to make room before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Victim:
@@ -56,6 +59,11 @@ Holds = list[tuple[Room, Hold]]
 def may_be_asked(policy: Policy, ran_s: float, preempted: int) -> bool:
     """Not who has just begun, and not who had to make room too often in a row."""
     return ran_s >= policy.min_run_s and preempted < policy.max_preemptions
+
+
+def in_a_row(before: int, ran_s: float) -> int:
+    """How many preemptions in a row still count after a run of this length."""
+    return 0 if ran_s >= LONG_RUN_S else before
 
 
 class Preemption:

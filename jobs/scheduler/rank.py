@@ -46,9 +46,9 @@ def _score(snapshot: Snapshot, now: datetime) -> Score:
     """The highest goes first."""
     order, moment = snapshot.policy.order, now.timestamp()
     if order is Order.SHORTEST:
-        return lambda job: -_expected(job)
+        return lambda job: -_typical(job)
     if order is Order.LEAST_SERVICE:
-        return lambda job: -_expected(job) * max(1, job.resources.gpus)
+        return lambda job: -_typical(job) * max(1, job.resources.gpus)
     if order is Order.RESPONSE_RATIO:
         return lambda job: _ratio(job, moment)
     if order is Order.FAIR_RATIO:
@@ -58,15 +58,17 @@ def _score(snapshot: Snapshot, now: datetime) -> Score:
     return points_of(snapshot, now)
 
 
-def _expected(job: Pending) -> float:
+def _typical(job: Pending) -> float:
+    if job.typical_s is not None:
+        return job.typical_s
     return job.walltime_s if job.expected_s is None else job.expected_s
 
 
 def _ratio(job: Pending, now: float, fair_share: float = 1.0) -> float:
-    waited_s = _waited_s(job, now)
-    if waited_s > longest_wait_s(job.walltime_s):
+    waited = waited_s(job, now)
+    if waited > longest_wait_s(job.walltime_s):
         return math.inf
-    return response_ratio(waited_s, _expected(job)) * fair_share
+    return response_ratio(waited, _typical(job)) * fair_share
 
 
 def _fair_ratio(shares: dict[Association, float], now: float) -> Score:
@@ -86,7 +88,7 @@ def points_of(snapshot: Snapshot, now: datetime) -> Score:
     own, usual, moment = dict(snapshot.weights), snapshot.policy.weights, now.timestamp()
     return lambda job: points(
         own.get(job.partition, usual),
-        _waited_s(job, moment),
+        waited_s(job, moment),
         shares.get(job.association, 0.0),
         sizes.asked(job.partition, job.resources),
         sizes.of(job.partition),
@@ -119,7 +121,7 @@ class Sizes:
         return self._asked[partition, asked]
 
 
-def _waited_s(job: Pending, now: float) -> float:
+def waited_s(job: Pending, now: float) -> float:
     """The waiting that counts."""
     since = job.eligible_at or job.submitted_at
     return job.waited_before_s + max(0.0, now - since.timestamp())

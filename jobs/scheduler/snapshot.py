@@ -102,6 +102,9 @@ class Pending:
     """What it waited so before that."""
     expected_s: float | None = None
     """How long it will run as far as its history tells; None: its whole walltime."""
+    typical_s: float | None = None
+    """The same for the order, where a few long runs among many short ones hardly count; None: as
+    expected."""
     reservations: frozenset[int] = frozenset()
     """The reservations of nodes that it may use."""
     claimed_at: datetime | None = None

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from jobs.lifecycle import State
+from jobs.scheduler.preempt import in_a_row
 from portal.models import Checkpoint, Job, Move
 from portal.queries import preemption
 
@@ -46,7 +47,7 @@ def _end(end: End, row: Job, saved: Checkpoint | None) -> End:
     ran: timedelta = move.changes["ended_at"] - move.changes["started_at"]
     changes = {
         "started_at": None,
-        "preemptions": preemption.in_a_row(row.preemptions, ran) + 1,
+        "preemptions": in_a_row(row.preemptions, ran.total_seconds()) + 1,
         "resume_from": saved.path if saved else row.resume_from,
     }
     back = Move(move.job, State.PENDING, move.reason, detail, changes=changes)

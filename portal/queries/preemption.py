@@ -9,10 +9,8 @@ from datetime import datetime, timedelta
 from django.db.models import Exists, F, Max, OuterRef, QuerySet, Subquery
 
 from jobs.lifecycle import State
+from jobs.scheduler.preempt import in_a_row
 from portal.models import Attempt, Checkpoint, Job
-
-LONG_RUN = timedelta(hours=24)
-"""Who ran for so long has come on, however often it had to make room before."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,9 @@ def runs(now: datetime) -> dict[int, Run]:
     found = {}
     for job_id, began, preemptions, leaves_by in rows:
         if began is not None:
-            counted = in_a_row(preemptions, now - began)
+            counted = in_a_row(preemptions, (now - began).total_seconds())
             found[job_id] = Run(began, saved.get(job_id), counted, leaves_by)
     return found
-
-
-def in_a_row(before: int, ran: timedelta) -> int:
-    """How many preemptions in a row still count after a run of this length."""
-    return 0 if ran >= LONG_RUN else before
 
 
 def newest_checkpoints(job_ids: Iterable[int]) -> dict[int, Checkpoint]:

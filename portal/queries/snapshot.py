@@ -110,19 +110,19 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     `row` is not saved; the ids come after those of all jobs there are.
     """
     tasks = len(spec.array.indices) if spec.array else 1
-    waits = Row(
+    asks = Row(
         LAST_ID - tasks, row.owner_id, row.owner.username, row.project_id, row.project.name,
         row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
         row.waited_before_s, "",
     )  # fmt: skip
-    foretold = history.predictions({waits.pk: waits.work})
+    foretold = history.predictions({asks.pk: asks.work})
     usable = _usable(machines.reservations(now))
-    (first,) = _pending([waits], Known({waits.pk: spec}, {}, foretold, usable, now))
+    (first,) = _pending([asks], Known({asks.pk: spec}, {}, foretold, usable, now))
     if spec.array:
         first = replace(first, array_id=first.id)
-    return tuple(replace(first, id=waits.pk + number) for number in range(tasks))
+    return tuple(replace(first, id=asks.pk + number) for number in range(tasks))
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _run(row: Row, parts: Sequence[Part], gpus: float, run: Run | None, known: K
         preemptions=run.preemptions if run else 0,
         resources=known.specs[row.pk].resources,
         leaving=run is not None and run.leaving,
-        again=_waits(row, DependencyState.MET, (), known) if returns else None,
+        again=waits(row, DependencyState.MET, (), known) if returns else None,
     )
 
 
@@ -210,13 +210,14 @@ def _likely(
 
 
 def _pending(rows: Sequence[Row], known: Known) -> tuple[Pending, ...]:
-    waits = Dependencies([(row, known.specs[row.pk]) for row in rows])
-    return tuple(_waits(row, *waits.of(row, known.specs[row.pk]), known) for row in rows)
+    others = Dependencies([(row, known.specs[row.pk]) for row in rows])
+    return tuple(waits(row, *others.of(row, known.specs[row.pk]), known) for row in rows)
 
 
-def _waits(
+def waits(
     row: Row, dependency: DependencyState, in_the_way: tuple[int, ...], known: Known
 ) -> Pending:
+    """A job that waits, as the scheduler is told of it."""
     spec, prediction = known.specs[row.pk], known.foretold.get(row.pk)
     mine = known.usable.get(("user", row.owner_id), frozenset())
     return Pending(
@@ -242,6 +243,7 @@ def _waits(
         eligible_at=row.eligible_at or known.now,
         waited_before_s=row.waited_before_s,
         expected_s=prediction.expected_s if prediction else None,
+        typical_s=prediction.typical_s if prediction else None,
         spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
         claimed_at=row.claimed_at,
         reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,

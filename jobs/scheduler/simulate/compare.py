@@ -12,9 +12,10 @@ from jobs.scheduler.limits import Demand
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.simulate.changes import Changes, changed_policy, changed_workload
+from jobs.scheduler.simulate.job import asked
 from jobs.scheduler.simulate.lengths import Lengths, Requested, Within
 from jobs.scheduler.simulate.measure import Figures, figures
-from jobs.scheduler.simulate.run import Simulation, asked
+from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import Trial, Workload
 
 Told = Callable[[float], None]

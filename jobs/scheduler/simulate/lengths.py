@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jobs.scheduler.predict import History, Prediction, Work
 from jobs.scheduler.simulate.workload import Trial
@@ -20,7 +20,10 @@ class Lengths(Protocol):
         """What the job is taken to need at most, by all that is known now."""
 
     def expected(self, trial: Trial) -> float:
-        """What it is expected to need: for the order."""
+        """What it is expected to need: the mean."""
+
+    def typical(self, trial: Trial) -> float:
+        """The same for the order."""
 
     def alike(self, trial: Trial) -> Hashable:
         """Of jobs of which this is equal the same is known, now and later."""
@@ -39,7 +42,10 @@ class TrueLengths:
         return max(1, trial.run_s)
 
     def expected(self, trial: Trial) -> float:
-        return max(1, trial.run_s)
+        return self.limit(trial)
+
+    def typical(self, trial: Trial) -> float:
+        return self.expected(trial)
 
     def alike(self, trial: Trial) -> Hashable:
         return self.limit(trial)
@@ -57,9 +63,6 @@ class Requested(TrueLengths):
     def limit(self, trial: Trial) -> float:
         return max(1, trial.request_s or 0)
 
-    def expected(self, trial: Trial) -> float:
-        return self.limit(trial)
-
 
 class Granted(Requested):
     """The same, except that a job which outlived its limit must have been granted what it ran."""
@@ -75,9 +78,12 @@ class Predicted:
         self._history = History()
 
     def limit(self, trial: Trial) -> float:
-        return max(1.0, self._prediction(trial).expected_s)
+        return self.expected(trial)
 
     def expected(self, trial: Trial) -> float:
+        return max(1.0, self._prediction(trial).expected_s)
+
+    def typical(self, trial: Trial) -> float:
         return max(1.0, self._prediction(trial).typical_s)
 
     def alike(self, trial: Trial) -> Hashable:
@@ -88,7 +94,7 @@ class Predicted:
         return trial.user_id or f"project {trial.project_id}"
 
     def ended(self, trial: Trial, now: float) -> None:
-        self._history.observe(_work(trial), trial.run_s, datetime.fromtimestamp(now, UTC))
+        self._history.observe(_work(trial), max(1, trial.run_s), datetime.fromtimestamp(now, UTC))
 
     def _prediction(self, trial: Trial) -> Prediction:
         return self._history.predict(_work(trial))
@@ -111,6 +117,16 @@ def _work(trial: Trial) -> Work:
     )
 
 
-def times(trial: Trial, lengths: Lengths) -> tuple[int, float]:
-    """Its limit and what is expected of it, as the scheduler is told: limits are whole seconds."""
-    return max(1, round(lengths.limit(trial))), lengths.expected(trial)
+class Times(NamedTuple):
+    """What the scheduler is told of a job, by the fields of `Pending`; limits are whole seconds."""
+
+    walltime_s: int
+    expected_s: float
+    typical_s: float
+
+
+def times(trial: Trial, lengths: Lengths) -> Times:
+    """As of now."""
+    return Times(
+        max(1, round(lengths.limit(trial))), lengths.expected(trial), lengths.typical(trial)
+    )

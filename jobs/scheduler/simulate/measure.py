@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil, fsum
 
 from jobs.bands import Band
-from jobs.scheduler.simulate.run import Run, Simulation
+from jobs.scheduler.simulate.job import Run
+from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
 SHORT_S = 10.0

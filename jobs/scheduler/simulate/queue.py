@@ -16,7 +16,7 @@ from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.rank import Place
 from jobs.scheduler.shape import Shape
-from jobs.scheduler.simulate.lengths import Kin, Lengths, times
+from jobs.scheduler.simulate.lengths import Kin, Lengths, Times, times
 from jobs.scheduler.simulate.workload import Trial
 from jobs.scheduler.snapshot import Pending
 
@@ -42,8 +42,7 @@ class Line:
     kind: Kind
     trial: Trial
     """One of them, for all."""
-    walltime_s: int
-    expected_s: float
+    times: Times
     jobs: list[tuple[float, int, Pending]] = field(default_factory=list)
     """With when it came, and its id."""
     place: Place | None = None
@@ -52,8 +51,8 @@ class Line:
     def job(self, at: int) -> Pending:
         """One of them, with what is known now."""
         came, job_id, job = self.jobs[at]
-        if (job.walltime_s, job.expected_s) != (self.walltime_s, self.expected_s):
-            job = replace(job, walltime_s=self.walltime_s, expected_s=self.expected_s)
+        if (job.walltime_s, job.expected_s, job.typical_s) != self.times:
+            job = replace(job, **self.times._asdict())
             self.jobs[at] = came, job_id, job
         return job
 
@@ -87,7 +86,7 @@ class Queue:
         """It waits from now on."""
         key = (
             self._lengths.alike(trial), job.resources, job.band, job.association, job.nice,
-            job.eligible_at, job.claimed_at,
+            job.eligible_at, job.waited_before_s, job.claimed_at,
         )  # fmt: skip
         line = self._lines.get(key) or self._new_line(key, job, trial)
         came = job.submitted_at.timestamp()
@@ -101,7 +100,7 @@ class Queue:
         kind = self._kinds.get(id(shape))
         if kind is None:
             kind = self._kinds[id(shape)] = Kind(shape)
-        line = self._lines[key] = Line(key, kind, trial, *times(trial, self._lengths))
+        line = self._lines[key] = Line(key, kind, trial, times(trial, self._lengths))
         kin = self._lengths.kin(trial)
         if kin is not None:
             self._kin[kin][line] = None
@@ -148,7 +147,7 @@ class Queue:
         """What is expected of those who wait may have changed since this was last asked."""
         for kin in self._stirred:
             for line in self._kin.get(kin, ()):
-                line.walltime_s, line.expected_s = times(line.trial, self._lengths)
+                line.times = times(line.trial, self._lengths)
                 self._settle(line)
         self._stirred.clear()
 
@@ -172,7 +171,7 @@ class Queue:
         promises = 0 if backfill is Backfill.GREEDY else self._policy.reservations
         walk = _Walk(self._sorted_heads(place), place)
         for line, at in walk:
-            if line.kind in fitting and line.walltime_s < line.kind.shape.fails_from:
+            if line.kind in fitting and line.times.walltime_s < line.kind.shape.fails_from:
                 yield line.job(at)
             elif backfill is Backfill.NONE or not fitting:
                 return

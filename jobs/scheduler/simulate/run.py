@@ -6,21 +6,22 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 
 from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
-from jobs.scheduler.preempt import Preemption, Victim
+from jobs.scheduler.preempt import Preemption
 from jobs.scheduler.rank import place
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.gates import Gates
-from jobs.scheduler.simulate.lengths import Lengths, times
+from jobs.scheduler.simulate.job import Run, pending
+from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
-from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial, Workload
+from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node, Pending, Snapshot
 from jobs.spec import Resources
 
@@ -37,36 +38,6 @@ class Stuck(ValueError):
         super().__init__(
             f"job {trial.id} on {trial.gpus:g} GPUs never starts in partition {trial.partition}"
         )
-
-
-@dataclass(slots=True)
-class Run:
-    """What becomes of one job."""
-
-    trial: Trial
-    pending: Pending
-    left_s: float
-    """Work still to be done, restarts included."""
-    ready_s: float
-    """When it no longer waited for other jobs to end."""
-    first_start_s: float = -1.0
-    start_s: float = -1.0
-    """Of the present run."""
-    end_s: float = -1.0
-    served_s: float = 0.0
-    """In all its runs."""
-    timely_s: float = 0.0
-    """What of that was between the first and the last submission."""
-    lost_s: float = 0.0
-    """What of that its restarts took."""
-    preemptions: int = 0
-    tries: int = 0
-    """Counts its starts, so that events of runs that were cut short are known."""
-
-    @property
-    def wait_s(self) -> float:
-        """All the time it was ready and not running."""
-        return self.end_s - self.ready_s - self.served_s
 
 
 class Simulation:
@@ -178,22 +149,19 @@ class Simulation:
     def _preemption(self, name: str, now: float) -> Preemption | None:
         if not self._may_preempt:
             return None
-        victims = [self.victim(self.runs[job_id]) for job_id in self._running[name]]
+        runs = [self.runs[job_id] for job_id in self._running[name]]
+        saves = self.workload.checkpoints
+        victims = [run.victim(self._group(run.pending), now, saves) for run in runs]
         return Preemption(victims, self.tally, self.policy, now)
+
+    def _group(self, job: Pending) -> int:
+        return self.tally.group(job.project_id, job.user_id, job.band)
 
     def _sorting(self, now: float) -> Sorting:
         facts = self._facts
         if self.policy.order in (Order.PRIORITY, Order.FAIR_RATIO):
             facts = replace(facts, usage=self.shares.usage(now))
         return place(facts, datetime.fromtimestamp(now, UTC))
-
-    def victim(self, run: Run) -> Victim:
-        """A running job as one that may have to make room. A restart goes on where it was."""
-        job = run.pending
-        group = self.tally.group(job.project_id, job.user_id, job.band)
-        return Victim(
-            job.id, job.band, group, job.resources.gpus, run.start_s, run.start_s, run.preemptions
-        )
 
     def _happen(self, now: float) -> set[str]:
         """Whoever ends by now leaves; the partitions that have changed."""
@@ -255,26 +223,14 @@ class Simulation:
         job = run.pending
         for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
-        group = self.tally.group(job.project_id, job.user_id, job.band)
-        self.tally.remove(group, job.resources.gpus, job.resources.gpus * job.walltime_s)
+        self.tally.remove(self._group(job), job.resources.gpus, job.resources.gpus * job.walltime_s)
         self.shares.hold(job.association, -job.resources.gpus, now)
         run.served_s += now - run.start_s
         run.timely_s += max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
 
     def _preempt(self, run: Run, now: float) -> None:
-        """It goes on later where it was, after a restart; without checkpoints it begins anew."""
         self._leave(run, now)
-        ran_s = now - run.start_s
-        if self.workload.checkpoints:
-            cost = restart_s(run.trial)
-            run.left_s += cost - ran_s
-            run.lost_s += cost
-        else:
-            run.left_s = max(1.0, run.trial.run_s)
-            run.lost_s += ran_s
-        run.preemptions += 1
-        run.tries += 1
-        job = replace(run.pending, claimed_at=None)
+        job = run.make_room(now, self.workload.checkpoints)
         self.queues[run.trial.partition].add(job, run.trial)
 
 
@@ -288,33 +244,3 @@ def _facts(workload: Workload, policy: Policy) -> Snapshot:
         policy=policy,
         weights=workload.weights,
     )
-
-
-def restart_s(trial: Trial) -> float:
-    """What a preemption costs, as in the published runs: 40 s on one node, 60 s on several."""
-    return 40.0 if trial.gpus <= GPUS_PER_NODE else 60.0
-
-
-def pending(trial: Trial, lengths: Lengths) -> Pending:
-    """The job as the scheduler sees it."""
-    limit, expected = times(trial, lengths)
-    return Pending(
-        id=trial.id,
-        submitted_at=datetime.fromtimestamp(trial.submit_s, UTC),
-        resources=trial.resources or asked(round(trial.gpus)),
-        walltime_s=limit,
-        partition=trial.partition,
-        project_id=trial.project_id,
-        user_id=trial.user_id,
-        band=trial.band,
-        nice=trial.nice,
-        expected_s=expected,
-    )
-
-
-@lru_cache(maxsize=4096)
-def asked(gpus: int) -> Resources:
-    """More GPUs than a node has go on several, each with the same number."""
-    nodes = max(1, -(-gpus // GPUS_PER_NODE))
-    per_node = -(-gpus // nodes)
-    return Resources(nodes=nodes, gpus_per_node=per_node, cpus_per_task=max(1, per_node))

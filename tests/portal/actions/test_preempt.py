@@ -10,9 +10,9 @@ from django.db import transaction
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.policy import Policy
+from jobs.scheduler.preempt import LONG_RUN_S
 from portal.actions import cancel, hold, preempt, requeue, settle
 from portal.models import Allocation, Attempt, Checkpoint, Event, Job, Lease, Node, Project, User
-from portal.queries import preemption
 from tests.portal import cast
 from tests.portal.cast import NOW
 from tests.portal.killed import at_every_line
@@ -246,7 +246,7 @@ def test_preemptions_count_in_a_row(victim: Job, other: Job) -> None:
 
 def test_a_long_run_ends_the_row(victim: Job, other: Job) -> None:
     Job.objects.filter(pk=victim.pk).update(preemptions=2)
-    Allocation.objects.update(started_at=NOW - preemption.LONG_RUN)
+    Allocation.objects.update(started_at=NOW - timedelta(seconds=LONG_RUN_S))
     make_room(victim, other)
     ends(victim, signal=15)
     assert fresh(victim).preemptions == 1

@@ -8,9 +8,12 @@ import pytest
 
 from jobs.bands import Band
 from jobs.scheduler.policy import Backfill, Order, Policy
-from jobs.scheduler.simulate.lengths import Granted, Predicted, Requested
+from jobs.scheduler.preempt import LONG_RUN_S
+from jobs.scheduler.rank import waited_s
+from jobs.scheduler.simulate.job import Run, asked, pending
+from jobs.scheduler.simulate.lengths import Granted, Predicted, Requested, TrueLengths
 from jobs.scheduler.simulate.policies import NAMED
-from jobs.scheduler.simulate.run import Simulation, Stuck, asked
+from jobs.scheduler.simulate.run import Simulation, Stuck
 from tests.jobs.scheduler.simulate.workloads import (
     ends,
     lending,
@@ -206,3 +209,21 @@ def test_passes_are_measured_with_the_clock_that_is_given() -> None:
     )
     simulation.play()
     assert simulation.pass_s == [1.0]
+
+
+def test_who_makes_room_grew_no_older_while_it_ran_and_a_long_run_ends_the_row() -> None:
+    one = trial(1, 100, 10**6, 8)
+    run = Run(one, pending(one, TrueLengths()), 10**6, 100)
+    run.start_s = 160.0
+    run.pending = run.make_room(200, checkpoints=True)
+    assert (run.in_a_row, waited_s(run.pending, 200), waited_s(run.pending, 230)) == (1, 60, 90)
+    run.start_s = 230.0
+    run.pending = run.make_room(300, checkpoints=True)
+    assert (run.in_a_row, waited_s(run.pending, 300)) == (2, 90)
+    run.start_s = 300.0
+    assert run.victim(0, 300 + LONG_RUN_S - 1, checkpoints=True).preempted == 2
+    victim = run.victim(0, 300 + LONG_RUN_S, checkpoints=True)
+    assert (victim.preempted, victim.lost(300 + LONG_RUN_S)) == (0, 0)
+    assert run.victim(0, 310, checkpoints=False).lost(310) == 8 * 10
+    run.make_room(300 + LONG_RUN_S, checkpoints=True)
+    assert (run.in_a_row, run.preemptions) == (1, 3)

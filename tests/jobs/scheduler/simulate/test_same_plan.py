@@ -1,12 +1,13 @@
 """The simulator plays the real scheduler: at every event it decides as `plan` does.
 
-The pools that it carries from pass to pass equal pools made anew, and the jobs that it does not
-look at would not have started.
+The pools that it carries from pass to pass equal pools made anew, the jobs that it does not look at
+would not have started, and of each job the scheduler is told what the portal's snapshot tells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,17 +17,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.bands import Band
-from jobs.scheduler import rank
+from jobs.scheduler import preempt, rank
 from jobs.scheduler.decide import Decided
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Backfill, Order, Placing, Policy
+from jobs.scheduler.predict import History, Work
 from jobs.scheduler.room import Room
-from jobs.scheduler.simulate.lengths import Granted, Lengths, Predicted, Requested, TrueLengths
-from jobs.scheduler.simulate.run import Run, Simulation, pending
+from jobs.scheduler.simulate.job import Run, pending
+from jobs.scheduler.simulate.lengths import (
+    Granted,
+    Kin,
+    Lengths,
+    Predicted,
+    Requested,
+    TrueLengths,
+)
+from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import Trial, Workload
-from jobs.scheduler.snapshot import Node, Running, Snapshot
+from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
+from jobs.spec import JobSpec
+from portal.queries.snapshot import Known, Row, waits
 from tests.jobs.scheduler.simulate.workloads import nodes, workload
 
 
@@ -34,6 +46,13 @@ class Compared(Simulation):
     """Makes a snapshot before each decision, and a plan for it afterwards."""
 
     seen: Decided
+
+    def __init__(self, work: Workload, policy: Policy, lengths: Lengths) -> None:
+        super().__init__(work, policy, lengths)
+        self.history = History()
+        self.ages: dict[int, tuple[float | None, float]] = {}
+        """Since when each job grows older, and what it waited before, as the portal's columns."""
+        self.in_a_row: Counter[int] = Counter()
 
     def decide(self, name: str, now: float) -> bool:
         self.queues[name].learn()
@@ -47,17 +66,74 @@ class Compared(Simulation):
 
     def _start(self, name: str, decided: Decided, now: float) -> None:
         self.seen = decided
+        for start in decided.starts:
+            since, waited_s = self.ages[start.job_id]
+            assert since is not None
+            self.ages[start.job_id] = None, waited_s + now - since
         super()._start(name, decided, now)
+
+    def _arrive(self, trial: Trial) -> str:
+        self.ages[trial.id] = trial.submit_s, 0.0
+        return super()._arrive(trial)
+
+    def _preempt(self, run: Run, now: float) -> None:
+        self.ages[run.trial.id] = now, self.ages[run.trial.id][1]
+        long = now - run.start_s >= preempt.LONG_RUN_S
+        self.in_a_row[run.trial.id] = 1 if long else self.in_a_row[run.trial.id] + 1
+        super()._preempt(run, now)
+
+    def _happen(self, now: float) -> set[str]:
+        over = {job_id for job_id, run in self.runs.items() if run.end_s >= 0}
+        touched = super()._happen(now)
+        for job_id, run in self.runs.items():
+            if run.end_s >= 0 and job_id not in over:
+                self.history.observe(_work(run.trial), max(1.0, run.trial.run_s), _at(run.end_s))
+        return touched
+
+    def waiting(self, job: Pending, now: float) -> Pending:
+        """As the portal tells it, from its row and from what history foretells."""
+        trial = self.runs[job.id].trial
+        found = self.history.predict(_work(trial))
+        learns = isinstance(self.lengths, Predicted)
+        walltime_s = found.expected_s if learns else self.lengths.limit(trial)
+        since, waited_s = self.ages[job.id]
+        row = Row(
+            pk=job.id,
+            owner_id=trial.user_id,
+            owner__username="",
+            project_id=trial.project_id,
+            project__name="",
+            name="train",
+            partition__name=trial.partition,
+            submitted_at=_at(trial.submit_s),
+            started_at=None,
+            walltime_s=max(1, round(walltime_s)),
+            held=False,
+            reason="",
+            array_id=None,
+            array_index=None,
+            band=trial.band,
+            nice=trial.nice,
+            node_count=job.resources.nodes,
+            gpus_per_node=job.resources.gpus_per_node,
+            claimed_at=job.claimed_at,
+            eligible_at=None if since is None else _at(since),
+            waited_before_s=waited_s,
+            spec_text="",
+        )
+        spec = JobSpec("train", "#!/bin/sh\ntrue\n", job.resources)
+        foretold = {job.id: found} if learns and found.from_n else {}
+        return waits(row, DependencyState.NONE, (), Known({job.id: spec}, foretold, {}, _at(now)))
 
     def snapshot(self, name: str, now: float) -> Snapshot:
         """One partition, with the usage of all."""
         rooms = self.pools[name].rooms
-        running = {job_id: self.runs[job_id] for job_id in self._running[name]}
+        held = self._running[name].items()
         everywhere = [self.runs[job_id] for jobs in self._running.values() for job_id in jobs]
         return Snapshot(
             nodes=tuple(_node(room) for room in rooms),
-            pending=tuple(self.queues[name].jobs()),
-            running=tuple(_running(run, self._running[name][i]) for i, run in running.items()),
+            pending=tuple(self.waiting(job, now) for job in self.queues[name].jobs()),
+            running=tuple(self.holding(self.runs[job_id], on, now) for job_id, on in held),
             projects=self.workload.projects,
             members=self._facts.members,
             usage=self.shares.usage(now),
@@ -65,6 +141,25 @@ class Compared(Simulation):
             lends=self.workload.lends,
             quota_usage=Usage(_at(now), tuple(map(_holding, everywhere))),
             policy=self.policy,
+        )
+
+    def holding(self, run: Run, rooms: list[Room], now: float) -> Running:
+        """With checkpoints it has just saved."""
+        job = run.pending
+        long = now - run.start_s >= preempt.LONG_RUN_S
+        return Running(
+            id=job.id,
+            ends_by=_at(rooms[0].holds[job.id].end),
+            node_ids=tuple(room.node.id for room in rooms),
+            cpus_per_node=job.resources.cpus,
+            resources=job.resources,
+            project_id=job.project_id,
+            user_id=job.user_id,
+            band=job.band,
+            gpus=job.resources.gpus,
+            started_at=_at(run.start_s),
+            saved_at=_at(now) if self.workload.checkpoints else None,
+            preemptions=0 if long else self.in_a_row[job.id],
         )
 
 
@@ -84,21 +179,9 @@ def _node(room: Room) -> Node:
     return replace(room.node, gpus=gpus, cpus_free=cpus, jobs=tuple(room.holds))
 
 
-def _running(run: Run, rooms: list[Room]) -> Running:
-    job = run.pending
-    return Running(
-        id=job.id,
-        ends_by=_at(rooms[0].holds[job.id].end),
-        node_ids=tuple(room.node.id for room in rooms),
-        cpus_per_node=job.resources.cpus,
-        resources=job.resources,
-        project_id=job.project_id,
-        user_id=job.user_id,
-        band=job.band,
-        gpus=job.resources.gpus,
-        started_at=_at(run.start_s),
-        preemptions=run.preemptions,
-    )
+def _work(trial: Trial) -> Work:
+    user, project = str(trial.user_id or ""), str(trial.project_id or "")
+    return Work(user, project, trial.name, round(trial.gpus), trial.request_s)
 
 
 def _holding(run: Run) -> Holding:
@@ -147,7 +230,17 @@ def policies(**more: st.SearchStrategy[Any]) -> st.SearchStrategy[Policy]:
     return st.builds(Policy, **(values | more))
 
 
-lengths = st.sampled_from([TrueLengths, Requested, Granted, Predicted]).map(lambda kind: kind())
+class Learning(Predicted):
+    """At once, from whoever ends."""
+
+    def kin(self, trial: Trial) -> Kin | None:
+        return "all"
+
+    def alike(self, trial: Trial) -> Hashable:
+        return _work(trial)
+
+
+lengths = st.sampled_from([TrueLengths, Requested, Granted, Learning]).map(lambda kind: kind())
 LABS = tuple(Project(number, f"lab {number}", None) for number in (1, 2, 3))
 
 
@@ -211,3 +304,22 @@ def test_nothing_is_given_twice_and_gangs_are_whole(
             if run.first_start_s <= moment < run.end_s
         )
         assert busy <= 16
+
+
+def test_the_order_goes_by_what_is_typical_not_by_the_mean() -> None:
+    # The runs of user 1 are short, but for a long one; those of user 2 are all of the same length.
+    lengths_s = {1: (10, 10, 2000, 10), 2: (120, 120, 120, 120)}
+    before = [
+        Trial(0, 0, run_s, 8, "p", user_id=user, name="train")
+        for user, runs in lengths_s.items()
+        for run_s in runs
+    ]
+    asked = [Trial(0, 4000, 10, 8, "p", name="blocks")]
+    asked += [Trial(0, 4001, 10, 8, "p", user_id=user, name="train") for user in (2, 1)]
+    jobs = tuple(replace(job, id=number) for number, job in enumerate([*before, *asked], 1))
+    simulation = Compared(workload(jobs, 1), Policy(order=Order.SHORTEST, grace_s=0.0), Learning())
+    simulation.play()
+    second, first = jobs[-2:]
+    means = [simulation.history.predict(_work(job)).expected_s for job in (first, second)]
+    assert means[0] > means[1]
+    assert simulation.runs[first.id].start_s < simulation.runs[second.id].start_s
