@@ -67,6 +67,7 @@ PREEMPTING = (
 """Half of the work is best-effort, by a hash, and gives way to the other half."""
 
 REQUESTED = (
+    trial("carrel-default", lengths=Known.REQUESTED),
     trial("carrel", lengths=Known.REQUESTED),
     trial("carrel", lengths=Known.WITHIN),
     trial("carrel-fair", lengths=Known.WITHIN),
@@ -80,12 +81,16 @@ WORKLOADS = (
             trial("fifo", 65_474.7), trial("sjf", 10_856.4), trial("qssf", 4_002.2),
             trial("skip", 3_699.7), trial("easy", 2_089.5),
             trial("fifo", 3_339.2, Walls.POOL), trial("easy", 248.8, Walls.POOL),
-            trial("carrel"), trial("carrel", walls=Walls.LENT), *PREEMPTING,
+            trial("carrel-default"), trial("carrel"), trial("carrel", walls=Walls.LENT),
+            *PREEMPTING,
         ),
     ),
     Source(
         "venus-july", "venus_2020-04_to_07.csv.gz", "88",
-        (trial("fifo", 6_361.4), trial("sjf", 877.7), trial("easy", 985.6), trial("carrel")),
+        (
+            trial("fifo", 6_361.4), trial("sjf", 877.7), trial("easy", 985.6),
+            trial("carrel-default"), trial("carrel"),
+        ),
         Window(91 * DAY_S, 122 * DAY_S),
     ),
     Source(
@@ -93,7 +98,7 @@ WORKLOADS = (
         (
             trial("fifo", 66_513.9), trial("sjf", 16_297.2), trial("easy", 32_726.0),
             trial("fifo", 463.0, Walls.POOL), trial("easy", 255.1, Walls.POOL),
-            trial("carrel"), trial("carrel", walls=Walls.LENT),
+            trial("carrel-default"), trial("carrel"), trial("carrel", walls=Walls.LENT),
         ),
         Window(moment("2017-10-01", Format.PHILLY), moment("2017-11-01", Format.PHILLY)),
     ),
@@ -110,7 +115,7 @@ def usual_trials(form: Format, cluster: Cluster) -> tuple[Trial, ...]:
     """The same for files that are not known here."""
     if form is Format.RICC:
         return (trial("fifo"), trial("easy", lengths=Known.GRANTED), *REQUESTED)
-    hard = tuple(map(trial, ("fifo", "sjf", "qssf", "skip", "easy", "carrel")))
+    hard = tuple(map(trial, ("fifo", "sjf", "qssf", "skip", "easy", "carrel-default", "carrel")))
     if len(cluster.nodes) == 1:
         return (*hard, *PREEMPTING)
     pool = (trial("fifo", walls=Walls.POOL), trial("easy", walls=Walls.POOL))

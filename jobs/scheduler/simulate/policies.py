@@ -121,6 +121,10 @@ NAMED: dict[str, SimPolicy] = {
             about="first come, first served, and whatever fits passes",
         ),
         SimPolicy(
+            "carrel-default", Policy(),
+            about="what a new lab runs: by priority, with backfill around 16 promises",
+        ),
+        SimPolicy(
             "carrel", _carrel(Order.RESPONSE_RATIO),
             about="the longest wait for the shortest expected run first, with EASY backfill",
         ),

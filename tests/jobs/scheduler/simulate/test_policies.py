@@ -84,7 +84,7 @@ def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
     [
         ("reservation = 3", "unknown key 'reservation'; there are base, name, order, backfill, "),
         ("[weights]\nsise = 3", "unknown key 'weights.sise'; there are fair_share, age, "),
-        ('base = "best"', "base must be one of fifo, sjf, qssf, easy, skip, carrel, "),
+        ('base = "best"', "base must be one of fifo, sjf, qssf, easy, skip, carrel-default, "),
         ('order = "random"', "order must be one of priority, submission, "),
         ("walls = 3", "walls must be one of hard, lent, pool, not 3"),
         ("reservations = 0", "reservations must be a whole number from 1, not 0"),
