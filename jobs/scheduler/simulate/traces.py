@@ -65,7 +65,10 @@ def read_jobs(
     table = read_table(path)
     form = form or known_format(table)
     if form not in _READERS:
-        raise TableError(f"{table.file}: jobs of {form} have no times; they are placed, not queued")
+        raise TableError(
+            f"{table.file}: pods of {form} have no times to simulate: they are placed, not queued. "
+            f"Only bench/traces.py plays them: --jobs FILE --nodes FILE --format {form}"
+        )
     columns, reader = _READERS[form]
     table.require(*columns)
     window = window or Window()

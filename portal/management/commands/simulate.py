@@ -63,8 +63,9 @@ class Command(BaseCommand):
 
     def _simulate(self, options: dict[str, Any]) -> None:
         policies = [find_policy(text) for text in options["policy"] or ("fifo", "carrel")]
-        cluster = _cluster(options["cluster"])
-        kept = keep_possible(_jobs(options), cluster, GPUS_PER_NODE)
+        # The trace first: what is said of it explains most about the other file.
+        jobs, cluster = _jobs(options), _cluster(options["cluster"])
+        kept = keep_possible(jobs, cluster, GPUS_PER_NODE)
         for sentence in kept.left_out:
             self.stderr.write(f"Left out: {sentence}.")
         if not kept.jobs:

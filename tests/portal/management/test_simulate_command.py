@@ -70,6 +70,15 @@ def test_what_is_wrong_is_a_message(jobs: str, more: list[str], cluster: str, sa
     assert str(told.value).startswith(said)
 
 
+def test_pods_without_times_are_for_the_bench(tmp_path: Path) -> None:
+    pods = tmp_path / "pods.csv"
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1024,1,500\n")
+    machines = tmp_path / "machines.csv"
+    machines.write_text("sn,cpu_milli,memory_mib,gpu,model\nm,64000,131072,8,T4\n")
+    with pytest.raises(CommandError, match=r"pods of openb .* Only bench/traces.py plays them"):
+        simulate(str(pods), cluster=str(machines))
+
+
 def test_no_job_fits(jobs: str) -> None:
     Path(jobs).write_text(JOBS.replace(",8,", ",80,").replace(",4,", ",40,"))
     with pytest.raises(CommandError, match="No job of this trace fits on this cluster"):

@@ -152,7 +152,9 @@ def test_who_cannot_run_at_all_is_left_out_and_counted() -> None:
          "venus, philly, ricc, openb: a, b"),
         ("", "t.csv, line 1: there is no header with the names of the columns"),
         (VENUS.splitlines()[0] + "\n", "t.csv: no job was submitted in that time"),
-        (PODS, "t.csv: jobs of openb have no times"),
+        (PODS,
+         "t.csv: pods of openb have no times to simulate: they are placed, not queued. "
+         "Only bench/traces.py plays them: "),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(folder: Path, text: str, said: str) -> None:
