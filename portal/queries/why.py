@@ -106,7 +106,8 @@ def _priority(job: Job, now: datetime) -> Priority | None:
         standing=standing,
         gpus=machines.gpus_asked(asked, job.partition.name),
         partition_gpus=there.count(),
-        eligible_at=job.eligible_at or job.submitted_at,
+        eligible_at=job.eligible_at,
+        waited_before_s=job.waited_before_s,
         nice=job.nice,
     )
     return priority(factors, job.partition.weights, now)
