@@ -22,7 +22,7 @@ class Order(StrEnum):
     LEAST_SERVICE = "least-service"
     """The least expected service first: GPUs x expected seconds."""
     RESPONSE_RATIO = "response-ratio"
-    """The longest wait for the shortest expected run first, and who waited too long before all."""
+    """The longest wait for the shortest expected run first."""
     FAIR_RATIO = "fair-ratio"
     """The same, sooner for those who have had less than their share."""
 
@@ -78,6 +78,9 @@ class Policy:
     max_preemptions: int = 3
     """Who had to make room so often in a row is left alone."""
     weights: PriorityWeights = field(default_factory=PriorityWeights)
+    bounded: bool = True
+    """In the orders that go by what is expected, who has waited too long goes before all others of
+    its band. Published simulations know no such bound."""
 
     def __post_init__(self) -> None:
         if self.reservations < 1:

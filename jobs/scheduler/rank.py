@@ -18,7 +18,7 @@ from jobs.spec import Resources
 OVERDUE_S = 2 * 86_400.0
 OVERDUE_WALLTIMES = 2.0
 """Who has waited for so long, and for so many of its own time limits, is not passed any more by
-who came later, in the orders that go by what is expected and how long somebody waited."""
+who came later, in the orders that go by what is expected."""
 
 
 def ranked(snapshot: Snapshot, now: datetime) -> list[Pending]:
@@ -45,35 +45,49 @@ def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
 def _score(snapshot: Snapshot, now: datetime) -> Score:
     """The highest goes first."""
     order, moment = snapshot.policy.order, now.timestamp()
-    if order is Order.SHORTEST:
-        return lambda job: -_typical(job)
-    if order is Order.LEAST_SERVICE:
-        return lambda job: -_typical(job) * max(1, job.resources.gpus)
-    if order is Order.RESPONSE_RATIO:
-        return lambda job: _ratio(job, moment)
-    if order is Order.FAIR_RATIO:
-        return _fair_ratio(fair_shares(snapshot), moment)
     if order is Order.SUBMISSION:
         return lambda job: 0.0
-    return points_of(snapshot, now)
+    if order is Order.PRIORITY:
+        return points_of(snapshot, now)
+    own = _by_length(snapshot, moment)
+    if not snapshot.policy.bounded:
+        return own
+    return lambda job: math.inf if overdue(job, moment) else own(job)
 
 
-def _typical(job: Pending) -> float:
+def _by_length(snapshot: Snapshot, now: float) -> Score:
+    order = snapshot.policy.order
+    if order is Order.SHORTEST:
+        return lambda job: -expected_s(job)
+    if order is Order.LEAST_SERVICE:
+        return lambda job: -service(job)
+    if order is Order.RESPONSE_RATIO:
+        return lambda job: ratio(job, now)
+    shares = fair_shares(snapshot)
+    last = min(shares.values(), default=1.0)
+    return lambda job: ratio(job, now) * shares.get(job.association, last)
+
+
+def expected_s(job: Pending) -> float:
+    """How long it is expected to run, for the orders that go by that."""
     if job.typical_s is not None:
         return job.typical_s
     return job.walltime_s if job.expected_s is None else job.expected_s
 
 
-def _ratio(job: Pending, now: float, fair_share: float = 1.0) -> float:
-    waited = waited_s(job, now)
-    if waited > longest_wait_s(job.walltime_s):
-        return math.inf
-    return response_ratio(waited, _typical(job)) * fair_share
+def service(job: Pending) -> float:
+    """GPUs x expected seconds; a job without a GPU counts like one with one."""
+    return expected_s(job) * max(1, job.resources.gpus)
 
 
-def _fair_ratio(shares: dict[Association, float], now: float) -> Score:
-    last = min(shares.values(), default=1.0)
-    return lambda job: _ratio(job, now, shares.get(job.association, last))
+def ratio(job: Pending, now: float) -> float:
+    """The response ratio."""
+    return response_ratio(waited_s(job, now), expected_s(job))
+
+
+def overdue(job: Pending, now: float) -> bool:
+    """Whether it has waited for so long that nobody of its band who came later goes before it."""
+    return waited_s(job, now) > longest_wait_s(job.walltime_s)
 
 
 def longest_wait_s(walltime_s: float) -> float:

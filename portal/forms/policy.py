@@ -20,9 +20,10 @@ ORDERS = {
     "weighs them.",
     Order.SUBMISSION: "First come, first served: fair share, age and size do not count.",
     Order.SHORTEST: "Shortest job first, by the run time that is foretold from past jobs, else by "
-    "the walltime. Fair share and age do not count.",
-    Order.LEAST_SERVICE: "Least service first: the foretold run time times the GPUs. Fair share "
-    "and age do not count.",
+    "the walltime. Who has waited for two days, and for twice its walltime, goes before all. Fair "
+    "share does not count.",
+    Order.LEAST_SERVICE: "Least service first: the foretold run time times the GPUs. Who has "
+    "waited for two days, and for twice its walltime, goes before all. Fair share does not count.",
     Order.RESPONSE_RATIO: "Response ratio: the longest wait in relation to the foretold run time. "
     "Who has waited for two days, and for twice its walltime, goes before all. Fair share does not "
     "count.",
@@ -38,10 +39,10 @@ BACKFILLS = {
 _WARNINGS = {
     Order.SUBMISSION: "First come, first served: who submits a thousand jobs goes before all who "
     "come later, whatever their shares.",
-    Order.SHORTEST: "Shortest job first: a long job waits for as long as shorter ones keep coming, "
-    "without a bound. Shares no longer decide who is next.",
-    Order.LEAST_SERVICE: "Least service first: a long or large job waits for as long as smaller "
-    "ones keep coming, without a bound. Shares no longer decide who is next.",
+    Order.SHORTEST: "Shortest job first: short jobs pass long ones until those have waited for two "
+    "days, and for twice their walltime. Shares no longer decide who is next.",
+    Order.LEAST_SERVICE: "Least service first: small jobs pass long or large ones until those have "
+    "waited for two days, and for twice their walltime. Shares no longer decide who is next.",
     Order.RESPONSE_RATIO: "Response ratio: waiting lifts every job, so that nobody waits for ever, "
     "but shares no longer decide who is next.",
     Order.FAIR_RATIO: "Fair ratio: short jobs pass long ones until those have waited for two days, "

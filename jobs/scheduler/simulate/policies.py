@@ -89,7 +89,11 @@ class SimPolicy:
 
 
 def _plain(order: Order, backfill: Backfill = Backfill.NONE) -> Policy:
-    return Policy(order, backfill, Placing.BEST_FIT, reservations=1, grace_s=0.0, min_run_s=0.0)
+    """As published simulations do it."""
+    return Policy(
+        order, backfill, Placing.BEST_FIT,
+        reservations=1, grace_s=0.0, min_run_s=0.0, bounded=False,
+    )  # fmt: skip
 
 
 def _carrel(order: Order) -> Policy:

@@ -191,7 +191,9 @@ def test_nobody_waits_longer_than_those_before_can_take(snapshot: Snapshot, seed
 
 @given(
     snapshots(most=5, plain=True), seeds,
-    st.sampled_from([Order.RESPONSE_RATIO, Order.FAIR_RATIO]),
+    st.sampled_from(
+        [Order.SHORTEST, Order.LEAST_SERVICE, Order.RESPONSE_RATIO, Order.FAIR_RATIO]
+    ),
 )  # fmt: skip
 def test_nor_does_who_waited_too_long_behind_shorter_ones(
     snapshot: Snapshot, seed: int, order: Order

@@ -112,6 +112,7 @@ def test_of_one_user_who_came_much_later_does_not_pass(
 
 
 RATIOS = (Order.RESPONSE_RATIO, Order.FAIR_RATIO)
+BY_LENGTH = (Order.SHORTEST, Order.LEAST_SERVICE, *RATIOS)
 
 
 def test_by_fair_ratio_who_used_less_goes_first_until_the_wait_outweighs_it() -> None:
@@ -139,7 +140,7 @@ def test_so_long_a_job_is_passed_at_most(walltime_s: int, longest: timedelta) ->
     assert timedelta(seconds=longest_wait_s(walltime_s)) == longest
 
 
-@given(hours, hours, st.integers(1, 7 * 24), st.integers(1, 9999), st.sampled_from(RATIOS))
+@given(hours, hours, st.integers(1, 7 * 24), st.integers(1, 9999), st.sampled_from(BY_LENGTH))
 def test_who_waited_too_long_is_not_passed_by_who_came_later(
     waited_s: float, later_s: float, walltime_h: int, expected_s: int, way: Order
 ) -> None:
@@ -152,8 +153,15 @@ def test_who_waited_too_long_is_not_passed_by_who_came_later(
         assert order(first, other, order=way) == [1, 2]
 
 
-@given(hours, st.sampled_from(RATIOS))
+def test_published_simulations_know_no_bound() -> None:
+    long = job(1, walltime_s=7200, submitted_at=NOW - 30 * DAY)
+    short = job(2, submitted_at=NOW - HOUR)
+    assert order(long, short, order=Order.SHORTEST) == [1, 2]
+    assert order(long, short, order=Order.SHORTEST, bounded=False) == [2, 1]
+
+
+@given(hours, st.sampled_from(BY_LENGTH))
 def test_the_time_that_a_job_was_held_lifts_it_not(waited_s: float, way: Order) -> None:
-    held = job(1, submitted_at=NOW - 30 * DAY, eligible_at=NOW)
-    other = job(2, submitted_at=NOW - timedelta(seconds=waited_s + 1))
+    held = job(1, 2, submitted_at=NOW - 30 * DAY, eligible_at=NOW)
+    other = job(2, walltime_s=3599, submitted_at=NOW - timedelta(seconds=waited_s + 1))
     assert order(held, other, order=way) == [2, 1]

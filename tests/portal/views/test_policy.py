@@ -114,17 +114,18 @@ def test_a_preview_names_who_would_be_first(
 ) -> None:
     """Both need all of a node that is taken; the order decides who has it next."""
     running(alice, node, 0, 5, gpus=1)
-    long = cast.job(alice, project, gpus=4, name="long", walltime_s=7200)
-    short = cast.job(alice, project, gpus=4, name="short", walltime_s=600)
+    came = {"submitted_at": timezone.now() - timedelta(minutes=10)}
+    long = cast.job(alice, project, gpus=4, name="long", walltime_s=7200, **came)
+    short = cast.job(alice, project, gpus=4, name="short", walltime_s=600, **came)
     given = filled(as_admin, POLICY, order="shortest")
     shown = preview(as_admin, POLICY, **given)
     (turn,) = shown.context["preview"].planned.turns
     assert (turn.partition, turn.before, turn.after) == ("gpu", long, short)
     assert f"job {short.pk}</a> (short of alice) would be first in place of" in shown.text
     assert [start.job for start in shown.context["preview"].planned.starts] == [short, long]
-    assert "a long job waits for as long as shorter ones keep coming" in shown.text
+    assert "short jobs pass long ones until those have waited for two days" in shown.text
     usual = preview(as_admin, POLICY, **filled(as_admin, POLICY, grace_s="10"))
-    assert "keep coming" not in usual.text
+    assert "short jobs pass" not in usual.text
     assert "The next scheduling pass would start and preempt the same jobs" in usual.text
 
 
