@@ -72,10 +72,10 @@ def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
     rows = jobs.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
-    waiting = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
+    queue = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
     holding = jobs.filter(state__in=lifecycle.ACTIVE).order_by()
     active = [Row(*row) for row in holding.values_list(*Row._fields)]
-    both = [*waiting, *active]
+    both = [*queue, *active]
     read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
     books, (projects, lenders) = Books.read(now, held), accounts.tree()
@@ -88,7 +88,7 @@ def take(now: datetime) -> Snapshot:
     )
     return Snapshot(
         nodes=machines.nodes(held),
-        pending=_pending(waiting, known),
+        pending=_pending(queue, known),
         running=_running(active, held, accounts.gpus_held(books), known),
         projects=projects,
         members=accounts.members(
@@ -110,8 +110,16 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     `row` is not saved; the ids come after those of all jobs there are.
     """
     tasks = len(spec.array.indices) if spec.array else 1
+    first = waiting(row, spec, LAST_ID - tasks, now)
+    if spec.array:
+        first = replace(first, array_id=first.id)
+    return tuple(replace(first, id=LAST_ID - tasks + number) for number in range(tasks))
+
+
+def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
+    """One job alone, as the scheduler is told of it."""
     asks = Row(
-        LAST_ID - tasks, row.owner_id, row.owner.username, row.project_id, row.project.name,
+        job_id, row.owner_id, row.owner.username, row.project_id, row.project.name,
         row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
@@ -119,10 +127,8 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     )  # fmt: skip
     foretold = history.predictions({asks.pk: asks.work})
     usable = _usable(machines.reservations(now))
-    (first,) = _pending([asks], Known({asks.pk: spec}, {}, foretold, usable, now))
-    if spec.array:
-        first = replace(first, array_id=first.id)
-    return tuple(replace(first, id=asks.pk + number) for number in range(tasks))
+    (found,) = _pending([asks], Known({asks.pk: spec}, {}, foretold, usable, now))
+    return found
 
 
 @dataclass(frozen=True)

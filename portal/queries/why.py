@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
+from django.utils import timezone
 
 from jobs.bands import Band
 from jobs.rules import SpecError
-from jobs.scheduler.fairshare import standings
+from jobs.scheduler.fairshare import Standing, standings
+from jobs.scheduler.policy import Order
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.priority import Factors, Priority, priority
+from jobs.scheduler.turn import Turn, turn
 from jobs.spec import Resources
-from jobs.spec_json import resources
+from jobs.spec_json import from_dict, resources
 from portal.models import Gpu, Job
-from portal.queries import accounts, history, machines, rows
+from portal.queries import accounts, history, machines, rows, snapshot
 from portal.queries.books import Books
 from portal.queries.rows import Position
 
@@ -44,6 +47,9 @@ class Why:
     holders: tuple[Holder, ...]
     position: Position | None
     priority: Priority | None
+    """None for who is no longer in its project, and for a request that cannot be read."""
+    turn: Turn | None
+    """What decides about its turn where the points do not."""
     prediction: Prediction | None
     """None where nothing is known but its walltime."""
 
@@ -51,11 +57,14 @@ class Why:
 def of(job: Job, now: datetime) -> Why:
     """In a constant number of queries."""
     work = Work(job.owner.username, job.project.name, job.name, job.gpus, job.walltime_s)
+    places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
+    standing = places.get((job.project_id, job.owner_id))
     return Why(
         sentences=tuple(job.also),
         holders=tuple(_holders(job)),
         position=rows.positions([job]).get(job.pk),
-        priority=_priority(job, now),
+        priority=_priority(job, standing, now) if standing else None,
+        turn=_turn(job, standing, now) if standing else None,
         prediction=history.predictions({job.pk: work}).get(job.pk),
     )
 
@@ -90,13 +99,10 @@ def _asked(job: Job) -> Resources | None:
         return None
 
 
-def _priority(job: Job, now: datetime) -> Priority | None:
-    """Its points as the scheduler counts them; None for who is no longer in its project,
-    and for a request that cannot be read."""
-    places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
-    standing = places.get((job.project_id, job.owner_id))
+def _priority(job: Job, standing: Standing, now: datetime) -> Priority | None:
+    """Its points as the scheduler counts them; None for a request that cannot be read."""
     asked = _asked(job)
-    if standing is None or asked is None:
+    if asked is None:
         return None
     there = Gpu.objects.filter(
         present=True, node__partition_id=job.partition_id, node__removed_at=None
@@ -111,3 +117,15 @@ def _priority(job: Job, now: datetime) -> Priority | None:
         nice=job.nice,
     )
     return priority(factors, job.partition.weights, now)
+
+
+def _turn(job: Job, standing: Standing, now: datetime) -> Turn | None:
+    policy = accounts.policy()
+    if policy.order is Order.PRIORITY:
+        return None
+    try:
+        spec = from_dict(job.spec | {"script": ":"})
+    except (SpecError, TypeError, ValueError):
+        return None
+    waits = snapshot.waiting(job, spec, job.pk, now)
+    return turn(policy, waits, standing.factor, timezone.localtime(now))

@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import path, reverse, reverse_lazy
 
+from jobs.scheduler.policy import Order
 from portal.actions import accounting
 from portal.actions.partitions import set_terms
 from portal.actions.policy import set_policy
@@ -76,6 +77,8 @@ def partition(request: PageRequest, name: str) -> HttpResponse:
 
     page = _page(request, f"Partition {row.name}", lab.PARTITION, detail=row.name)
     page["lead"] = "Bands and walltimes hold for jobs to come, points for those that wait, too."
+    if SchedulingPolicy.current().policy.order is not Order.PRIORITY:
+        page["lead"] += " By the policy in force jobs do not go by priority: points decide nothing."
     return form_page(request, form, change, page, _there, beyond)
 
 

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from jobs.lifecycle import Reason
+from jobs.scheduler.policy import Order
 from jobs.scheduler.rank import points_of
-from portal.models import Node, Project, User
+from portal.models import Node, Project, SchedulingPolicy, UsageBalance, User
 from portal.queries import snapshot, why
 from tests.portal import cast
 from tests.portal.cast import NOW
@@ -32,3 +33,37 @@ def test_its_points_are_those_that_it_is_ranked_by(
     assert told is not None
     assert told.total == points_of(present, NOW)(pending)
     assert 0 < told.parts[1].factor < 0.25
+
+
+FIGURES = {
+    Order.SUBMISSION: "It came at 10:00 UTC.",
+    Order.SHORTEST: "It is expected to run for 4 h.",
+    Order.LEAST_SERVICE: "2 GPUs x 4 h = 8.00 GPU-hours.",
+    Order.RESPONSE_RATIO: "(7,200 s + 60 s) / the root of (14,400 s + 60 s) = 60.4.",
+    Order.FAIR_RATIO: "= 60.4, x 0.50 of fair share = 30.2.",
+}
+
+
+@pytest.mark.parametrize("order", FIGURES)
+def test_in_other_orders_it_tells_what_those_go_by(
+    alice: User, bob: User, project: Project, node: Node, order: Order
+) -> None:
+    """Of two users alice has used more."""
+    UsageBalance.objects.create(project=project, user=alice, band="batch", value=1e6, at=NOW)
+    assert why.of(cast.job(alice, project), NOW).turn is None
+    SchedulingPolicy.objects.create(order=order)
+    came = NOW - timedelta(hours=2)
+    job = cast.job(alice, project, gpus=2, walltime_s=4 * 3600, submitted_at=came)
+    told = why.of(job, NOW).turn
+    assert told is not None
+    assert told.own.endswith(FIGURES[order])
+
+
+@pytest.mark.parametrize("order", [order for order in FIGURES if order is not Order.SUBMISSION])
+def test_who_waited_too_long_is_told_so(
+    alice: User, project: Project, node: Node, order: Order
+) -> None:
+    SchedulingPolicy.objects.create(order=order)
+    told = why.of(cast.job(alice, project, submitted_at=NOW - 3 * DAY), NOW).turn
+    assert told is not None
+    assert told.own.startswith("It has waited for longer than 48 h: it goes before all others")

@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from jobs.bands import Band
+from jobs.scheduler.policy import Order
 from portal.actions import policy
 from portal.models import (
     Accounting,
@@ -19,6 +20,7 @@ from portal.models import (
     Node,
     Partition,
     Project,
+    SchedulingPolicy,
     UsageBalance,
     User,
 )
@@ -155,6 +157,15 @@ def test_what_are_no_terms_of_a_partition_is_refused_by_field(
     found = refused(as_admin, PARTITION, **filled(as_admin, PARTITION) | given)
     assert list(found) == [field]
     assert message in found[field][0]
+
+
+def test_that_points_decide_nothing_is_told_where_they_are_set(
+    as_admin: Client, node: Node
+) -> None:
+    sentence = "jobs do not go by priority: points decide nothing."
+    assert sentence not in as_admin.get(PARTITION).text
+    SchedulingPolicy.objects.create(order=Order.SUBMISSION)
+    assert sentence in as_admin.get(PARTITION).text
 
 
 def test_a_preview_names_waiting_jobs_beyond_the_new_limits(

@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.lifecycle import Reason, State
+from jobs.scheduler.policy import Order
 from portal.actions import schedule
-from portal.models import Attempt, Job, Node, Partition, Project, User
+from portal.models import Attempt, Job, Node, Partition, Project, SchedulingPolicy, User
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
@@ -89,6 +90,14 @@ def test_the_parts_of_its_priority(as_alice: Client, waiting: Job):
     assert "No admin has moved it: 0 points." in shown
     Partition.objects.update(priority_weights={"size": 10.0})
     assert "5 of 10 points." in text(as_alice, waiting)
+
+
+def test_in_another_order_no_points_are_told(as_alice: Client, waiting: Job):
+    assert "In each band the most points go first." in text(as_alice, waiting)
+    SchedulingPolicy.objects.create(order=Order.SHORTEST)
+    shown = text(as_alice, waiting)
+    assert "points go first" not in shown
+    assert "the shortest expected run goes first. It is expected to run for 1 h." in shown
 
 
 def test_what_its_expected_run_time_rests_on(
