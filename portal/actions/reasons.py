@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -9,9 +10,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from jobs.lifecycle import Reason, State
-from jobs.scheduler.snapshot import Estimate, Plan
+from jobs.scheduler.snapshot import Estimate, Explanation, Plan
 from portal import live
 from portal.models import Job, Partition, update_each
+from portal.queries import snapshot
 
 HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
 NO_TURN = (
@@ -39,6 +41,19 @@ class _Told(NamedTuple):
     starts_at: datetime | None
     starts_low: datetime | None
     starts_high: datetime | None
+
+
+def of_all(decided: Plan) -> Plan:
+    """With a reason also for those that the plan leaves out, as too many wait."""
+    beyond = snapshot.left_out(decided.explanations)
+    if not beyond:
+        return decided
+    why = Explanation(
+        Reason.PRIORITY,
+        f"More than {snapshot.MAX_PENDING:,} jobs wait, and not all are looked at: its turn comes "
+        "when enough of those before it, or of its array, have started.",
+    )
+    return replace(decided, explanations=decided.explanations | dict.fromkeys(beyond, why))
 
 
 @transaction.atomic

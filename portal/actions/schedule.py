@@ -42,7 +42,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     starts, decision = _pass(now)
     # Who starts is on the way by now, and nobody who writes has to wait for this.
     if decision is not None and explain:
-        reasons.write(decision.explained(), now=now)
+        reasons.write(reasons.of_all(decision.explained()), now=now)
     return starts
 
 

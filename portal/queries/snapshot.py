@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import TextField
+from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 
 from jobs import lifecycle
@@ -20,16 +20,15 @@ from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
 from jobs.spec import JobSpec, Resources
 from portal import models
 from portal.models import Job
-from portal.queries import accounts, history, holdings, machines, preemption, specs
+from portal.queries import accounts, history, holdings, machines, preemption, specs, window
 from portal.queries.books import Books
 from portal.queries.dependencies import Dependencies
 from portal.queries.holdings import Holdings, Part
 from portal.queries.preemption import Run
 
 HELD_LAUNCH = Reason.HELD_LAUNCH
-MAX_PENDING = 5000
-"""Waiting jobs looked at in one pass, in order of submission and the held ones last: a pass is
-bounded."""
+MAX_PENDING = 20_000
+"""Waiting jobs looked at in one pass, as a pass is bounded."""
 LAST_ID = 2**63 - 1
 """The largest a database counts to."""
 
@@ -71,10 +70,8 @@ class Row(NamedTuple):
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
-    rows = jobs.filter(state=State.PENDING).order_by("held", "submitted_at", "id")
-    queue = [Row(*row) for row in rows.values_list(*Row._fields)[:MAX_PENDING]]
-    holding = jobs.filter(state__in=lifecycle.ACTIVE).order_by()
-    active = [Row(*row) for row in holding.values_list(*Row._fields)]
+    queue = _looked_at(jobs)
+    active = _rows(jobs.filter(state__in=lifecycle.ACTIVE).order_by())
     both = [*queue, *active]
     read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
@@ -102,6 +99,25 @@ def take(now: datetime) -> Snapshot:
         policy=accounts.policy(),
         weights=tuple((row.name, row.weights) for row in models.Partition.objects.order_by("pk")),
     )
+
+
+def _looked_at(jobs: QuerySet[Job]) -> list[Row]:
+    waiting = jobs.filter(state=State.PENDING)
+    # Most often these are all, and no other query is needed.
+    found = _rows(waiting.order_by("submitted_at", "id")[: MAX_PENDING + 1])
+    return found if len(found) <= MAX_PENDING else _rows(window.in_sight(waiting)[:MAX_PENDING])
+
+
+def _rows(jobs: QuerySet[Job]) -> list[Row]:
+    return [Row(*row) for row in jobs.values_list(*Row._fields)]
+
+
+def left_out(told: Collection[int]) -> frozenset[int]:
+    """Who waits and is not among those that a pass has told why, as too many wait."""
+    waiting = Job.objects.filter(state=State.PENDING).order_by()
+    if waiting.count() <= MAX_PENDING:
+        return frozenset()
+    return frozenset(waiting.values_list("pk", flat=True)).difference(told)
 
 
 def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:

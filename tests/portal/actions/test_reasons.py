@@ -134,3 +134,23 @@ def test_a_snapshot_of_a_lab_without_quotas(alice: User, project: Project, node:
         '"portal_job"': 2
     }
     assert (len(present.pending), len(present.running)) == (1, 1)
+
+
+def test_who_is_not_looked_at_as_too_many_wait_is_told_so(
+    waiting: Job, alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once fewer wait it is looked at like all others. Who is held is told that."""
+    held = cast.job(alice, project, held=True, reason=Reason.HELD_USER, detail="Held by alice.")
+    later = cast.job(alice, project, submitted_at=NOW, position=7, starts_at=NOW + HOUR)
+    monkeypatch.setattr(snapshot, "MAX_PENDING", 1)
+    schedule.schedule(now=NOW)
+    for job in (waiting, held, later):
+        job.refresh_from_db()
+    assert "not all are looked at" not in waiting.detail
+    assert held.detail == "Held by alice."
+    assert later.detail.startswith("More than 1 jobs wait, and not all are looked at: ")
+    assert (later.reason, later.position, later.starts_at) == (Reason.PRIORITY, None, None)
+    monkeypatch.undo()
+    schedule.schedule(now=NOW + SECOND)
+    later.refresh_from_db()
+    assert "not all are looked at" not in later.detail

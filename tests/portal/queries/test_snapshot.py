@@ -9,8 +9,10 @@ import pytest
 from jobs.bands import Band
 from jobs.lifecycle import State
 from portal.models import Attempt, Job, Lease, Node, Project, User
-from portal.queries import snapshot
+from portal.queries import snapshot, window
 from tests.portal import cast
+
+DAY = timedelta(days=1)
 
 
 def test_held_jobs_do_not_keep_others_out_of_sight(
@@ -22,6 +24,35 @@ def test_held_jobs_do_not_keep_others_out_of_sight(
     able = cast.job(alice, project)
     Job.objects.update(spec={"name": "train", "resources": {}})
     assert able.pk in [job.id for job in snapshot.take(cast.NOW).pending]
+
+
+def test_of_too_many_the_highest_bands_are_looked_at_and_the_next_tasks_of_an_array(
+    alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_PENDING", 6)
+    monkeypatch.setattr(window, "SPARE", 1)
+    tasks = cast.array(alice, project, *[State.PENDING] * 9, submitted_at=cast.NOW - DAY)
+    limited = {"name": "train", "array": {"indices": list(range(1, 10)), "limit": 1}}
+    Job.objects.update(spec=limited)
+    behind = [cast.job(alice, project, submitted_at=cast.NOW) for _ in range(2)]
+    urgent = cast.job(alice, project, band=Band.PRODUCTION, submitted_at=cast.NOW)
+    cast.job(alice, project, band=Band.BEST_EFFORT, submitted_at=cast.NOW - 2 * DAY)
+    claimed = cast.job(
+        alice, project, band=Band.BEST_EFFORT, claimed_at=cast.NOW, submitted_at=cast.NOW
+    )
+    found = {job.id for job in snapshot.take(cast.NOW).pending}
+    assert found == {job.pk for job in (*tasks[:2], *behind, urgent, claimed)}
+
+
+def test_of_an_array_without_a_limit_as_many_as_of_other_jobs(
+    alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_PENDING", 3)
+    monkeypatch.setattr(window, "SPARE", 1)
+    tasks = cast.array(alice, project, *[State.PENDING] * 4)
+    Job.objects.update(spec={"name": "train", "array": {"indices": [1, 2, 3, 4], "limit": None}})
+    found = {job.id for job in snapshot.take(cast.NOW).pending}
+    assert found == {job.pk for job in tasks[:3]}
 
 
 def test_a_job_about_to_start_has_its_walltime_before_it(
