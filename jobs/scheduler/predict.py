@@ -89,10 +89,6 @@ class Prediction:
             return self
         return _summed(left, self.walltime_s, self.from_n, self.by)
 
-    def given_elapsed(self, elapsed_s: float) -> float:
-        """Seconds still expected of a job that has run for `elapsed_s`."""
-        return max(0.0, self.longer_than(elapsed_s).expected_s - elapsed_s)
-
     def _beyond(self, elapsed_s: float) -> Prediction:
         def capped(seconds: float) -> float:
             return seconds if self.walltime_s is None else min(seconds, self.walltime_s)

@@ -156,7 +156,11 @@ class QuotaTree:
         return found
 
     def refuse(self, demand: Demand, jobs: int = 1) -> Refusal | None:
-        """As the function `refuse`. Equal requests are looked at once."""
+        """What a quota can never allow, not even in an empty cluster; None where all could.
+
+        `jobs` is how many are submitted at once: the tasks of an array. Equal requests are looked
+        at once.
+        """
         asked = (
             demand.project_id, demand.band, demand.gpus, demand.walltime_s, demand.partition,
             demand.gpu_model, jobs,
@@ -193,20 +197,6 @@ class QuotaTree:
         total = fsum(rule.limit for rule in self.lenders[parent_id].values())
         name = "" if parent_id is None else self.projects[parent_id].name
         return Rule(Limited.LENDING, parent_id, name, total)
-
-
-def refuse(
-    demand: Demand,
-    quotas: Iterable[Quota],
-    projects: Iterable[Project],
-    lends: frozenset[int | None] = NOBODY,
-    jobs: int = 1,
-) -> Refusal | None:
-    """What a quota can never allow, not even in an empty cluster; None where all could.
-
-    `jobs` is how many are submitted at once: the tasks of an array.
-    """
-    return QuotaTree(projects, quotas, lends).refuse(demand, jobs)
 
 
 def _refused(rules: Iterable[Rule], demand: Demand, jobs: int) -> Refusal | None:

@@ -67,11 +67,6 @@ class Others:
         """Jobs themselves: by an array's id that task of it which has the same."""
         return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 
-    def called(self, ids: Iterable[int]) -> list[str]:
-        """Each of these jobs by its own label, also where its id stands for an array."""
-        labels = {job.id: job.label for job in self._jobs}
-        return [labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
-
     def named(self, ids: Iterable[int]) -> list[str]:
         """What is waited for: by an array's id all of it."""
         return [

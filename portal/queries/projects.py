@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,8 +56,6 @@ class Line:
     month: float
     gpus: Left | None
     gpu_hours: Left | None
-    more_limits: int
-    """Besides these two, of its own."""
     running: int
     waiting: int
 
@@ -101,11 +98,8 @@ def tree(
     ids = [project_id for project_id, _ in page.object_list]
     rows = Project.objects.in_bulk(ids)
     counts = _counts(ids)
-    limits: dict[int, int] = defaultdict(int)
-    for quota in found.quotas:
-        limits[quota.project_id] += len(found.counters.tree.of(quota))
     lines = [
-        _line(rows[pk], 0 if wanted.narrowed else depth, found, limits[pk], counts.get(pk, (0, 0)))
+        _line(rows[pk], 0 if wanted.narrowed else depth, found, counts.get(pk, (0, 0)))
         for pk, depth in page.object_list
     ]
     return page, lines
@@ -172,11 +166,8 @@ def _fitting(wanted: Filter, user: User) -> QuerySet[Project]:
     return rows
 
 
-def _line(
-    project: Project, depth: int, found: Standing, limits: int, counts: tuple[int, int]
-) -> Line:
+def _line(project: Project, depth: int, found: Standing, counts: tuple[int, int]) -> Line:
     left = found.for_all(project.pk)
-    gpus, gpu_hours = left.get(Limited.GPUS), left.get(Limited.GPU_HOURS)
     return Line(
         project=project,
         depth=depth,
@@ -185,9 +176,8 @@ def _line(
         decayed=found.decayed[project.pk],
         decayed_part=_part(project.pk, found),
         month=found.this_month[project.pk],
-        gpus=gpus,
-        gpu_hours=gpu_hours,
-        more_limits=limits - (gpus is not None) - (gpu_hours is not None),
+        gpus=left.get(Limited.GPUS),
+        gpu_hours=left.get(Limited.GPU_HOURS),
         running=counts[0],
         waiting=counts[1],
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.limits import Holding, Limited, Scope, Usage
-from jobs.scheduler.quota import refuse
+from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.tally import BORROWS
 from tests.jobs.scheduler.quotas import (
     NOW,
@@ -169,7 +169,7 @@ def test_the_order_of_the_input_means_nothing(
 def test_refused_is_what_an_empty_cluster_could_not_start(data: st.DataObject) -> None:
     lab = data.draw(labs())
     job = data.draw(jobs(lab))
-    refused = refuse(job.demand, lab.quotas, lab.projects, lab.lends)
+    refused = QuotaTree(lab.projects, lab.quotas, lab.lends).refuse(job.demand)
     assert (refused is None) == _could_start_on_its_own(lab, job)
 
 

@@ -69,7 +69,6 @@ def test_the_longer_a_job_has_run_the_longer_its_whole_run_is_expected_to_be(
         now = found.longer_than(elapsed_s)
         assert_ordered(now)
         assert now.expected_s >= before * (1 - 1e-9)
-        assert found.given_elapsed(elapsed_s) >= 0
         if work.walltime_s is None or elapsed_s < work.walltime_s:
             assert now.expected_s >= elapsed_s
         before = now.expected_s
@@ -182,11 +181,11 @@ def test_one_run_time_leaves_half_to_the_wider_keys() -> None:
 def test_a_job_that_outlives_its_prediction_is_expected_to_run_on() -> None:
     known = history(ran(TRAIN, *[600.0, 700.0, 650.0, 7_200.0] * 5)).predict(TRAIN)
     assert known.expected_s < 4_000
-    assert known.given_elapsed(1_000) == pytest.approx(6_200)
-    assert known.given_elapsed(10_000) == pytest.approx(10_000)
+    assert known.longer_than(1_000).expected_s == pytest.approx(7_200)
+    assert known.longer_than(10_000).expected_s == pytest.approx(20_000)
     assert known.longer_than(10_000).low_s > 10_000
-    assert known.given_elapsed(80_000) == pytest.approx(6_400)  # up to its walltime
-    assert known.given_elapsed(90_000) == 0
+    assert known.longer_than(80_000).expected_s == pytest.approx(86_400)  # its walltime
+    assert known.longer_than(90_000).expected_s == pytest.approx(86_400)
 
 
 def test_four_of_five_jobs_end_between_low_and_high() -> None:

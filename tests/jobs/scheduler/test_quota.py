@@ -10,7 +10,7 @@ from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Limited, Limits, Quota, Scope
 from jobs.scheduler.periods import Rolling
-from jobs.scheduler.quota import QuotaTree, refuse
+from jobs.scheduler.quota import QuotaTree
 
 LAB, VISION, ROBOTS = 1, 2, 3
 PROJECTS = [
@@ -89,7 +89,7 @@ def test_refused(
     quota: Quota, change: dict[str, object], field: str, asked: object, allowed: object,
     sentence: str,
 ) -> None:  # fmt: skip
-    refused = refuse(replace(ASKED, **change), [quota], PROJECTS)
+    refused = QuotaTree(PROJECTS, [quota]).refuse(replace(ASKED, **change))
     assert refused is not None
     assert (refused.field, refused.asked, refused.allowed) == (field, asked, allowed)
     assert refused.sentence == sentence
@@ -110,13 +110,13 @@ def test_refused(
     ],
 )
 def test_not_refused(quota: Quota, change: dict[str, object]) -> None:
-    assert refuse(replace(ASKED, **change), [quota], PROJECTS) is None
+    assert QuotaTree(PROJECTS, [quota]).refuse(replace(ASKED, **change)) is None
 
 
 def test_an_array_is_refused_that_could_not_wait_as_a_whole() -> None:
     quotas = [Quota(VISION, Limits(jobs_pending=100))]
-    assert refuse(ASKED, quotas, PROJECTS, jobs=100) is None
-    refused = refuse(ASKED, quotas, PROJECTS, jobs=1000)
+    assert QuotaTree(PROJECTS, quotas).refuse(ASKED, jobs=100) is None
+    refused = QuotaTree(PROJECTS, quotas).refuse(ASKED, jobs=1000)
     assert refused is not None
     assert (refused.field, refused.asked) == ("array", 1000)
     assert refused.sentence == "Project vision may have 100 jobs waiting; these are 1,000."
@@ -127,7 +127,7 @@ def test_what_each_limit_allows_may_be_nothing_for_all_together() -> None:
         Quota(VISION, Limits(gpu_models=frozenset({A100}))),
         Quota(LAB, Limits(gpu_models=frozenset({H100}))),
     ]
-    refused = refuse(ASKED, quotas, PROJECTS)
+    refused = QuotaTree(PROJECTS, quotas).refuse(ASKED)
     assert refused is not None
     assert (refused.rule.project, refused.allowed) == ("lab", ())
 
@@ -148,8 +148,9 @@ def test_the_narrowest_of_equal_limits_counts_and_all_names_that_remain() -> Non
 def test_where_siblings_lend_only_what_all_have_together_is_refused() -> None:
     quotas = [Quota(VISION, Limits(gpus=2)), Quota(ROBOTS, Limits(gpus=3))]
     lends: frozenset[int | None] = frozenset({LAB})
-    assert refuse(ASKED, quotas, PROJECTS, lends) is None
-    refused = refuse(replace(ASKED, gpus=6), quotas, PROJECTS, lends)
+    tree = QuotaTree(PROJECTS, quotas, lends)
+    assert tree.refuse(ASKED) is None
+    refused = tree.refuse(replace(ASKED, gpus=6))
     assert refused is not None
     assert (refused.field, refused.rule.project_id) == ("gpus", LAB)
     assert refused.sentence == (

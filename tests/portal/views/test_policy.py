@@ -70,7 +70,7 @@ def test_what_is_so_already_is_not_saved(as_admin: Client) -> None:
         ("backfill", "\N{OCTOPUS}", "Select a valid choice"),
         ("reservations", "0", "greater than or equal to 1"),
         ("reservations", "-1", "greater than or equal to 1"),
-        ("reservations", "9" * 30, "less than or equal to 5000"),
+        ("reservations", "9" * 30, "less than or equal to 20000"),
         ("reservations", "1.5", "Enter a whole number."),
         ("reservations", "", "This field is required."),
         ("grace_s", "-1", "greater than or equal to 0"),
