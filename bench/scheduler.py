@@ -11,6 +11,11 @@ beside the growth against a queue a fifth or a fourth as long.
 Slurm 22.05 gets the same queue (`bench/slurm_backfill.py` says how it is configured in its
 favour); what is compared is one whole cycle of its backfill. Needs root, Debian's slurm-wlm and
 munge; `--slurm` without a number leaves it out.
+
+What a pass takes that finds nothing to do is told twice. `idle_pass_s` is a plan where nobody
+waits, which is next to nothing: the portal does not even take a snapshot then. `unchanged_pass_s_N`
+(the column "starts only") is what it makes after a hint while N jobs wait, nothing has changed and
+nobody can start: all is decided anew, without reasons and estimates. Neither reads a database.
 """
 
 from __future__ import annotations
@@ -49,7 +54,8 @@ class Pass:
     pending: int
     pass_s: float
     starts_only_s: float
-    """The same decisions, without reasons and estimates."""
+    """The same decisions, without reasons and estimates. As every GPU is held nobody starts: it
+    is a pass over an unchanged queue."""
     explained: int
     estimated: int
     peak_rss_mb: float
@@ -157,14 +163,15 @@ def apart(pending: int) -> Pass:
 
 
 def _table(found: list[Pass]) -> None:
-    print(
-        f"\n{'pending':>8} {'pass':>9} {'per job':>10} {'starts only':>12} {'reasons':>8}", end=""
-    )
+    print(f"\n{'pending':>8} {'pass':>9} {'growth':>8} {'per job':>10}", end="")
+    print(f" {'starts only':>12} {'reasons':>8}", end="")
     print(f" {'estimates':>10} {'memory':>8}")
-    for one in found:
+    for before, one in zip([None, *found], found, strict=False):
+        growth = f"x {one.pass_s / before.pass_s:.1f}" if before and before.pending else ""
         per_job = f"{one.pass_s / one.pending * 1e6:.0f} µs" if one.pending else ""
         print(
-            f"{one.pending:>8,} {one.pass_s:>8.3f}s {per_job:>10} {one.starts_only_s:>11.3f}s",
+            f"{one.pending:>8,} {one.pass_s:>8.3f}s {growth:>8} {per_job:>10}"
+            f" {one.starts_only_s:>11.3f}s",
             end="",
         )
         print(f" {one.explained:>8,} {one.estimated:>10,} {one.peak_rss_mb:>5.0f} MB")
@@ -209,6 +216,7 @@ def main() -> int:
     told["idle_pass_s"] = idle.pass_s
     told["estimated_share"] = min(one.estimated / one.pending for one in found)
     told["peak_rss_mb"] = max(one.peak_rss_mb for one in found)
+    told |= {f"unchanged_pass_s_{one.pending}": one.starts_only_s for one in found}
     if arguments.slurm:
         same = [one for one in found if one.pending == arguments.slurm]
         told |= _beside_slurm(arguments.slurm, same[0] if same else apart(arguments.slurm))
