@@ -49,7 +49,7 @@ def _own(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:
             "before all others of its band, with who else has waited too long by submission."
         )
     if policy.order is Order.SHORTEST:
-        return f"It is expected to run for {words.span(expected_s(job))}."
+        return f"It counts as a run of {words.span(expected_s(job))}."
     if policy.order is Order.LEAST_SERVICE:
         gpus = words.count(max(1, job.resources.gpus), "GPU")
         hours = service(job) / 3600
@@ -59,9 +59,7 @@ def _own(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:
 
 def _ratio(order: Order, job: Pending, fair_share: float, now: float) -> str:
     waited, expected = waited_s(job, now), expected_s(job)
-    lead = (
-        f"It has waited for {words.span(waited)} and is expected to run for {words.span(expected)}:"
-    )
+    lead = f"It has waited for {words.span(waited)} and counts as a run of {words.span(expected)}:"
     found = ratio(job, now)
     told = (
         f"{lead} ({waited:,.0f} s + {ORDER_FLOOR_S:g} s) / the root of "

@@ -37,7 +37,7 @@ def test_its_points_are_those_that_it_is_ranked_by(
 
 FIGURES = {
     Order.SUBMISSION: "It came at 10:00 UTC.",
-    Order.SHORTEST: "It is expected to run for 4 h.",
+    Order.SHORTEST: "It counts as a run of 4 h.",
     Order.LEAST_SERVICE: "2 GPUs x 4 h = 8.00 GPU-hours.",
     Order.RESPONSE_RATIO: "(7,200 s + 60 s) / the root of (14,400 s + 60 s) = 60.4.",
     Order.FAIR_RATIO: "= 60.4, x 0.50 of fair share = 30.2.",

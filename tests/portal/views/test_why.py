@@ -97,7 +97,7 @@ def test_in_another_order_no_points_are_told(as_alice: Client, waiting: Job):
     SchedulingPolicy.objects.create(order=Order.SHORTEST)
     shown = text(as_alice, waiting)
     assert "points go first" not in shown
-    assert "the shortest expected run goes first. It is expected to run for 1 h." in shown
+    assert "the shortest expected run goes first. It counts as a run of 1 h." in shown
 
 
 def test_what_its_expected_run_time_rests_on(
