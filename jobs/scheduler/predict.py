@@ -17,9 +17,9 @@ from __future__ import annotations
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from math import exp, fsum, log, sqrt
+from math import exp, fsum, inf, log, sqrt
 
 RUNS_PER_KEY = 20
 KEYS = 50_000
@@ -88,6 +88,26 @@ class Prediction:
         if len(left) == len(self.outcomes):
             return self
         return _summed(left, self.walltime_s, self.from_n, self.by)
+
+    def remaining(self, served_s: float, walltime_s: float | None) -> Prediction:
+        """Of its next run, of `walltime_s` at most, now that `served_s` of its work are done."""
+        left = [(seconds - served_s, w) for seconds, w in self.outcomes if seconds > served_s]
+        if left:
+            return _summed(left, walltime_s, self.from_n, self.by)
+        beyond = self._beyond(served_s)
+        longest = inf if walltime_s is None else walltime_s
+        expected, low, high = (
+            min(longest, max(0.0, seconds - served_s))
+            for seconds in (beyond.expected_s, beyond.low_s, beyond.high_s)
+        )
+        return replace(
+            beyond,
+            expected_s=expected,
+            low_s=low,
+            high_s=high,
+            typical_s=expected,
+            walltime_s=walltime_s,
+        )
 
     def _beyond(self, elapsed_s: float) -> Prediction:
         def capped(seconds: float) -> float:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from django.db.models import Max
 
@@ -24,6 +28,8 @@ ENDED = Attempt.objects.filter(outcome__in=TELLING, ended_at__isnull=False)
 OVERLAP = 1000
 """Events looked at again: of transactions that are under way at the same time, the later one may
 have taken the lower number."""
+AT_ONCE = 500
+"""Jobs asked for in one query."""
 COLUMNS = (
     "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
     "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
@@ -72,28 +78,44 @@ class _Memory:
 def _served_before(resumed: dict[int, int]) -> dict[int, float]:
     """By attempt, for how long its job had run in earlier ones, since it last began at the
     beginning: whoever went on from a checkpoint runs in several legs."""
-    found: dict[int, float] = {}
-    ids = sorted(set(resumed.values()))
-    for start in range(0, len(ids), 500):
-        found |= _legs(ids[start : start + 500])
+    found = _legs(resumed.values()).attempts
     return {pk: found.get(pk, 0.0) for pk in resumed}
 
 
-def _legs(job_ids: list[int]) -> dict[int, float]:
+def served(job_ids: Iterable[int]) -> dict[int, float]:
+    """By job, for how long it had run before its present run, or, where it waits, its next."""
+    return _legs(job_ids).jobs
+
+
+class _Legs(NamedTuple):
+    """How long jobs had run by then, since they last began at the beginning."""
+
+    attempts: dict[int, float]
+    jobs: dict[int, float]
+    """By the beginning of the attempt that is open, or else of the next."""
+
+
+def _legs(job_ids: Iterable[int]) -> _Legs:
+    ids, found = sorted(set(job_ids)), _Legs({}, {})
+    for start in range(0, len(ids), AT_ONCE):
+        _read_legs(ids[start : start + AT_ONCE], found)
+    return found
+
+
+def _read_legs(job_ids: list[int], found: _Legs) -> None:
     saved: dict[int, list[datetime]] = defaultdict(list)
     complete = Checkpoint.objects.filter(job__in=job_ids, complete=True)
     for job_id, at in complete.values_list("job_id", "modified_at"):
         saved[job_id].append(at)
     attempts = Attempt.objects.filter(job__in=job_ids).order_by("job_id", "number")
-    found: dict[int, float] = {}
-    served, of = 0.0, 0
-    for pk, job_id, began, ended in attempts.values_list("pk", "job_id", "started_at", "ended_at"):
-        resumes = job_id == of and any(at <= began for at in saved[job_id])
-        found[pk] = served = served if resumes else 0.0
-        if ended is not None:
-            served += max(0.0, (ended - began).total_seconds())
-        of = job_id
-    return found
+    rows = attempts.values_list("job_id", "pk", "started_at", "ended_at")
+    for job_id, of_job in groupby(rows, key=itemgetter(0)):
+        run_s = 0.0
+        for _, pk, began, ended in of_job:
+            before = run_s if any(at <= began for at in saved[job_id]) else 0.0
+            found.attempts[pk] = before
+            run_s = before + (max(0.0, (ended - began).total_seconds()) if ended else 0.0)
+        found.jobs[job_id] = before if ended is None else run_s if saved[job_id] else 0.0
 
 
 _memory = _Memory()
@@ -105,10 +127,23 @@ def forget() -> None:
         _memory.__init__()  # type: ignore[misc]
 
 
-def predictions(works: dict[int, Work]) -> dict[int, Prediction]:
-    """By the same numbers; those of whom nothing is known are left out."""
+def predictions(
+    works: Mapping[int, Work], served: Mapping[int, float] | None = None
+) -> dict[int, Prediction]:
+    """By the same numbers; those of whom nothing is known are left out.
+
+    Of who has `served`, in seconds: what its present or next run, to which its walltime applies,
+    still takes.
+    """
+    before = {pk: run_s for pk, run_s in (served or {}).items() if run_s > 0}
+    # The walltime limits each leg, not all of them together.
+    whole = {pk: replace(work, walltime_s=None) for pk, work in works.items() if pk in before}
+    asked = {**works, **whole}
     with _memory.lock:
         _memory.catch_up()
         # The tasks of an array are all alike.
-        of = {work: _memory.history.predict(work) for work in set(works.values())}
-    return {pk: of[work] for pk, work in works.items() if of[work].from_n}
+        of = {work: _memory.history.predict(work) for work in set(asked.values())}
+    found = {pk: of[work] for pk, work in asked.items() if of[work].from_n}
+    for pk in before.keys() & found.keys():
+        found[pk] = found[pk].remaining(before[pk], works[pk].walltime_s)
+    return found

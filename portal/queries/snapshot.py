@@ -57,6 +57,7 @@ class Row(NamedTuple):
     claimed_at: datetime | None
     eligible_at: datetime | None
     waited_before_s: float
+    preemptions: int
     spec_text: str
     """Its specification as JSON; not a column."""
 
@@ -79,7 +80,10 @@ def take(now: datetime) -> Snapshot:
     known = Known(
         dict(zip((row.pk for row in both), map(_or_columns, both, read), strict=True)),
         {row.pk: str(spec) for row, spec in zip(both, read, strict=True) if _is_odd(spec)},
-        history.predictions({row.pk: row.work for row in both}),
+        history.predictions(
+            {row.pk: row.work for row in both},
+            history.served(row.pk for row in both if row.preemptions),
+        ),
         _usable(reserved),
         now,
     )
@@ -139,7 +143,7 @@ def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
         row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
-        row.waited_before_s, "",
+        row.waited_before_s, 0, "",
     )  # fmt: skip
     foretold = history.predictions({asks.pk: asks.work})
     usable = _usable(machines.reservations(now))
@@ -213,14 +217,25 @@ def _run(row: Row, parts: Sequence[Part], gpus: float, run: Run | None, known: K
         preemptions=run.preemptions if run else 0,
         resources=known.specs[row.pk].resources,
         leaving=run is not None and run.leaving,
-        again=waits(row, DependencyState.MET, (), known) if returns else None,
+        again=_again(row, run, known) if run and returns else None,
     )
+
+
+def _again(row: Row, run: Run, known: Known) -> Pending:
+    """What it saved it need not do again."""
+    foretold = known.foretold.get(row.pk)
+    if foretold is not None and run.saved_at is not None:
+        saved_s = (run.saved_at - run.started_at).total_seconds()
+        left = foretold.remaining(saved_s, row.walltime_s)
+        known = replace(known, foretold={row.pk: left})
+    return waits(row, DependencyState.MET, (), known)
 
 
 def _likely(
     began: datetime, ends_by: datetime, foretold: Prediction | None, now: datetime
 ) -> tuple[datetime, datetime]:
-    """When a job that runs is expected to end, and the earliest end that is likely."""
+    """When a job that runs is expected to end, and the earliest end that is likely. `foretold` is
+    of this run alone."""
     if foretold is None:
         return ends_by, ends_by
     known = foretold.longer_than(max(0.0, (now - began).total_seconds()))

@@ -56,6 +56,7 @@ class Why:
 
 def of(job: Job, now: datetime) -> Why:
     """In a constant number of queries."""
+    served = history.served([job.pk]) if job.preemptions else None
     work = Work(job.owner.username, job.project.name, job.name, job.gpus, job.walltime_s)
     places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
     standing = places.get((job.project_id, job.owner_id))
@@ -65,7 +66,7 @@ def of(job: Job, now: datetime) -> Why:
         position=rows.positions([job]).get(job.pk),
         priority=_priority(job, standing, now) if standing else None,
         turn=_turn(job, standing, now) if standing else None,
-        prediction=history.predictions({job.pk: work}).get(job.pk),
+        prediction=history.predictions({job.pk: work}, served).get(job.pk),
     )
 
 

@@ -74,6 +74,28 @@ def test_the_longer_a_job_has_run_the_longer_its_whole_run_is_expected_to_be(
         before = now.expected_s
 
 
+@given(observations, works, st.floats(0, 1e7), st.none() | st.floats(1, 1e7), st.floats(0, 1e7))
+def test_the_rest_of_a_job_is_of_the_time_limit_of_its_next_run(
+    seen: list[Seen], work: Work, served_s: float, walltime_s: float | None, elapsed_s: float
+) -> None:
+    whole = history(seen).predict(replace(work, walltime_s=None))
+    rest = whole.remaining(served_s, walltime_s)
+    assert rest.walltime_s == walltime_s
+    assert_ordered(rest)
+    assert 0 <= rest.typical_s <= rest.high_s
+    assert_ordered(rest.longer_than(elapsed_s))
+    if walltime_s is None:
+        left_s = whole.longer_than(served_s).expected_s - served_s
+        assert rest.expected_s == pytest.approx(left_s, rel=1e-6, abs=1e-3)
+
+
+def test_of_who_outlived_all_others_half_is_still_to_come() -> None:
+    whole = history(ran(TRAIN, 100.0)).predict(replace(TRAIN, walltime_s=None))
+    assert whole.remaining(40, 500).expected_s == pytest.approx(60)
+    assert whole.remaining(300, 500).expected_s == pytest.approx(300)
+    assert whole.remaining(600, 500).expected_s == pytest.approx(500)
+
+
 @given(observations, works, st.randoms(use_true_random=False))
 def test_the_order_in_which_ends_are_learnt_changes_nothing(
     seen: list[Seen], work: Work, shuffler: random.Random

@@ -98,32 +98,20 @@ class Compared(Simulation):
         walltime_s = found.expected_s if learns else self.lengths.limit(trial)
         since, waited_s = self.ages[job.id]
         row = Row(
-            pk=job.id,
-            owner_id=trial.user_id,
-            owner__username="",
-            project_id=trial.project_id,
-            project__name="",
-            name="train",
-            partition__name=trial.partition,
-            submitted_at=_at(trial.submit_s),
-            started_at=None,
-            walltime_s=max(1, round(walltime_s)),
-            held=False,
-            reason="",
-            array_id=None,
-            array_index=None,
-            band=trial.band,
-            nice=trial.nice,
-            node_count=job.resources.nodes,
-            gpus_per_node=job.resources.gpus_per_node,
-            claimed_at=job.claimed_at,
-            eligible_at=None if since is None else _at(since),
-            waited_before_s=waited_s,
-            spec_text="",
-        )
+            pk=job.id, owner_id=trial.user_id, owner__username="", project_id=trial.project_id,
+            project__name="", name="train", partition__name=trial.partition,
+            submitted_at=_at(trial.submit_s), started_at=None,
+            walltime_s=max(1, round(walltime_s)), held=False, reason="", array_id=None,
+            array_index=None, band=trial.band, nice=trial.nice, node_count=job.resources.nodes,
+            gpus_per_node=job.resources.gpus_per_node, claimed_at=job.claimed_at,
+            eligible_at=None if since is None else _at(since), waited_before_s=waited_s,
+            preemptions=0, spec_text="",
+        )  # fmt: skip
         spec = JobSpec("train", "#!/bin/sh\ntrue\n", job.resources)
         foretold = {job.id: found} if learns and found.from_n else {}
-        return waits(row, DependencyState.NONE, (), Known({job.id: spec}, foretold, {}, _at(now)))
+        return waits(
+            row, DependencyState.NONE, (), Known({job.id: spec}, {}, foretold, {}, _at(now))
+        )
 
     def snapshot(self, name: str, now: float) -> Snapshot:
         """One partition, with the usage of all."""
