@@ -182,7 +182,7 @@ def check_times(begin: datetime | None, deadline: datetime | None, walltime_s: i
     for field_name, moment in (("begin", begin), ("deadline", deadline)):
         if moment is not None and moment.utcoffset() is None:
             raise SpecError(field_name, "needs a time zone")
-    if begin and deadline and (deadline - begin).total_seconds() < walltime_s:
+    if begin and deadline and deadline.timestamp() - begin.timestamp() < walltime_s:
         raise SpecError("deadline", "leaves no room for the walltime after the begin time")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from jobs.bands import Band
 from jobs.rules import (
@@ -100,7 +100,9 @@ def _moment(text: str, now: datetime) -> datetime | None:
         unit = ahead.group(2).lower().removesuffix("s") or "second"
         if unit not in _UNITS:
             return None
-        return now + timedelta(seconds=int(ahead.group(1)) * _UNITS[unit])
+        # Not by the clock on the wall, which may be set back or forward meanwhile.
+        after = timedelta(seconds=int(ahead.group(1)) * _UNITS[unit])
+        return (now.astimezone(UTC) + after).astimezone(now.tzinfo)
     if clock := _CLOCK.match(text):
         hour, minute, second = (int(part or 0) for part in clock.groups()[:3])
         if half := (clock.group(4) or "").lower():

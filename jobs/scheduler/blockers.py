@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.admit import admit
@@ -160,9 +160,7 @@ class Blockers:
     def _is_reserved(self, shape: Shape, closure: Closure) -> str:
         """`n1 is reserved for maintenance from 13:00 UTC to 15:00 UTC`."""
         names = [room.node.name for room in shape.ready if room.node.id in closure.node_ids]
-        start, end = (
-            datetime.fromtimestamp(at, self._now.tzinfo) for at in (closure.start, closure.end)
-        )
+        start, end = (datetime.fromtimestamp(at, UTC) for at in (closure.start, closure.end))
         when = f"until {latest(end, self._now)}"
         if start > self._now:
             when = f"from {clock(start, self._now)} to {latest(end, self._now)}"
@@ -200,7 +198,7 @@ class Blockers:
             if held.end <= promise.at
         }
         where = listed((room.node.name for room, _ in promise.site), 3)
-        moment = datetime.fromtimestamp(promise.at, self._now.tzinfo)
+        moment = datetime.fromtimestamp(promise.at, UTC)
         when = f"{latest(moment, self._now)} {_unless(aside, moment, self._others)}"
         last = max(leaving.values(), default=-math.inf)
         first = {
@@ -240,7 +238,7 @@ class Blockers:
         first = min(booked, key=lambda held: (held.start, held.job_id))
         names = listed((room.node.name for room in fitting), 3)
         label = self._others.holding([first.job_id])[0]
-        when = latest(datetime.fromtimestamp(first.start, self._now.tzinfo), self._now)
+        when = latest(datetime.fromtimestamp(first.start, UTC), self._now)
         lasts = first.start - self._now.timestamp()
         text = (
             f"What it needs is free (on {names}), but kept for job {label}, which starts by {when}"

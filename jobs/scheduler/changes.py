@@ -66,7 +66,7 @@ def _own(job: Pending, snapshot: Snapshot, now: datetime) -> Change | None:
         what = jobs_named(names) if names else "other jobs"
         free = replace(job, dependency=DependencyState.NONE, waits_for=())
         return Change(f"without waiting for {what}", free)
-    if job.begin_at is not None and job.begin_at > now:
+    if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
         return Change("without its begin time", replace(job, begin_at=None))
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from operator import itemgetter
 
@@ -152,10 +152,11 @@ class Counters(Tally):
     def _slices(self, counter: Counter) -> Iterator[Slice]:
         """What was used, and what is charged as if it were used from now on."""
         yield from self.history(counter)
+        at = self._usage.at.astimezone(UTC)
         for group, gpus, gpu_seconds in self._charged:
             lasts = timedelta(seconds=abs(gpu_seconds) / gpus)
             if lasts and counter in self._groups[group].micros:
-                yield Slice(self._usage.at, self._usage.at + lasts, gpu_seconds)
+                yield Slice(at, at + lasts, gpu_seconds)
 
 
 def _has_room(counter: Counter, asked: int) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 from jobs.bands import Band
@@ -85,7 +85,7 @@ class Foresight:
         return job_id not in self._running
 
     def _moment(self, at: float) -> datetime:
-        return datetime.fromtimestamp(at, self.now.tzinfo)
+        return datetime.fromtimestamp(at, UTC)
 
     def _play(self, lengths: Lengths) -> dict[int, float]:
         mark = self.tally.mark()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 
@@ -85,8 +85,8 @@ def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:
     walk = _Walk.of(snapshot, now)
     for job in ranked(snapshot, now):
         walk.take(job)
-    begun = walk.finish().starts
-    return {start.job_id: now for start in begun} | walk.foresight().expected()
+    begun, at = walk.finish().starts, now.astimezone(UTC)
+    return {start.job_id: at for start in begun} | walk.foresight().expected()
 
 
 @dataclass
@@ -113,7 +113,7 @@ class _Walk:
 
     @classmethod
     def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
-        usage = snapshot.quota_usage or Usage(now)
+        usage = replace(snapshot.quota_usage or Usage(now), at=now)
         counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
         pools = pools_of(snapshot, now.timestamp(), counters.tree)
         if snapshot.policy.placing is Placing.LEAST_FRAGMENTATION:
@@ -139,7 +139,7 @@ class _Walk:
         if own or why:
             self.own[job.id] = explain.together([*own, why] if why else own)
         elif self.room.consider(job):
-            self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
+            self._begin(job)
             return
         startable = why is None and not (own and own[0].reason in _STUCK)
         if startable:
@@ -156,8 +156,11 @@ class _Walk:
             if own:
                 self.own[job.id] = explain.together(own)
             elif self.room.serve(job):
-                self.arrays.add(job.array_id, self.now + timedelta(seconds=job.walltime_s))
+                self._begin(job)
         return self.room.decided
+
+    def _begin(self, job: Pending) -> None:
+        self.arrays.add(job.array_id, self.now.astimezone(UTC) + timedelta(seconds=job.walltime_s))
 
     def explanations(self) -> dict[int, Explanation]:
         """Of those that wait for room or for a quota."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 
 from jobs.scheduler import explain
@@ -15,8 +15,11 @@ def misses_deadline(job: Pending, now: datetime) -> bool:
     """Whether the job, started as early as it may, could run past its deadline."""
     if job.deadline_at is None:
         return False
-    earliest = max(now, job.begin_at) if job.begin_at else now
-    return earliest + timedelta(seconds=job.walltime_s) > job.deadline_at
+    # Not by the clock on the wall, which may be set back before the deadline, or forward.
+    earliest = now.timestamp()
+    if job.begin_at:
+        earliest = max(earliest, job.begin_at.timestamp())
+    return earliest + job.walltime_s > job.deadline_at.timestamp()
 
 
 def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> list[Explanation]:
@@ -31,7 +34,7 @@ def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> li
     if job.dependency is DependencyState.WAITING:
         ends = [others.ends.get(job_id) for job_id in job.waits_for]
         found.append(explain.dependency(others.named(job.waits_for), ends, now))
-    if job.begin_at is not None and job.begin_at > now:
+    if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
         found.append(explain.begin_time(job.begin_at, now))
     if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
         first_end = arrays.first_end(job.array_id)
@@ -45,12 +48,12 @@ class Others:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._jobs: tuple[Pending | Running, ...] = (*snapshot.pending, *snapshot.running)
-        self.ends = {job.id: job.ends_by for job in snapshot.running}
+        self.ends = {job.id: job.ends_by.astimezone(UTC) for job in snapshot.running}
         """Those whose end is known, at the latest then."""
         for job in snapshot.running:
             if job.array_id is not None:
-                end = self.ends.get(job.array_id, job.ends_by)
-                self.ends[job.array_id] = max(end, job.ends_by)
+                own = self.ends[job.id]
+                self.ends[job.array_id] = max(self.ends.get(job.array_id, own), own)
         for waiting in snapshot.pending:
             if waiting.array_id is not None:
                 self.ends.pop(waiting.array_id, None)
@@ -85,7 +88,7 @@ class Arrays:
 
     def add(self, array_id: int | None, ends_by: datetime) -> None:
         if array_id is not None:
-            self._ends[array_id].append(ends_by)
+            self._ends[array_id].append(ends_by.astimezone(UTC))
 
     def running(self, array_id: int | None) -> int:
         return len(self._ends.get(array_id, ())) if array_id is not None else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 
 def count(number: int, thing: str) -> str:
@@ -38,7 +38,7 @@ def clock(moment: datetime, now: datetime) -> str:
 
 def latest(moment: datetime, now: datetime) -> str:
     """As `clock`, but never told too early: a minute that has begun counts as over."""
-    return clock(moment + timedelta(minutes=1, microseconds=-1), now)
+    return clock(moment.astimezone(UTC) + timedelta(minutes=1, microseconds=-1), now)
 
 
 def jobs_named(labels: Sequence[str]) -> str:

@@ -55,10 +55,9 @@ def _pass(now: datetime) -> tuple[int, Decision | None]:
     if not passes.begin():
         hints.schedule(countdown=0.2)
         return 0, None
-    # The sentences that it writes down tell times as pages do, in the lab's time zone.
-    now = timezone.localtime(now)
     present = snapshot.take(now)
-    decision = Decision(present, now)
+    # The sentences that it writes down tell times as pages do, in the lab's time zone.
+    decision = Decision(present, timezone.localtime(now))
     decided = decision.plan
     chosen = decided.starts[:MAX_STARTS]
     wanted = [*(start.job_id for start in chosen), *decided.expired]

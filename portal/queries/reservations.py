@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
@@ -60,4 +60,4 @@ def still_running(
 
 
 def _end(job: Job, now: datetime) -> datetime:
-    return (job.started_at or now) + timedelta(seconds=job.walltime_s)
+    return (job.started_at or now).astimezone(UTC) + timedelta(seconds=job.walltime_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.db.models import QuerySet, TextField
@@ -70,6 +70,8 @@ class Row(NamedTuple):
 
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
+    # In a zone whose clocks change a time and so many seconds make another one than they should.
+    now = now.astimezone(UTC)
     jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
     queue = _looked_at(jobs)
     active = _rows(jobs.filter(state__in=lifecycle.ACTIVE).order_by())
