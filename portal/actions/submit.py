@@ -83,7 +83,7 @@ def submit(
 
     The request comes from `read`, which refuses what could never run. `key` names this
     submission: a second one with the same key returns the first one's job. Raises `SpecErrors`
-    when others were quicker and as many jobs wait as may.
+    when meanwhile the project was archived, its owner left it, or as many jobs wait as may.
     """
     row = Job(
         owner=owner, project=project, partition=partition, name=spec.name,
@@ -105,21 +105,29 @@ def submit(
 
 
 def _one_at_a_time(asked: Admission, key: str | None, now: datetime) -> Job | None:
-    """Where it matters how many wait, nobody else submits until this transaction ends.
+    """Until this transaction ends the project is not archived, and nobody else submits to it, nor
+    to those above it where it matters how many wait.
 
     The job that has this key already, if any.
     """
-    counted_in = asked.counted_in()
-    if not counted_in:
-        return None
     # Not FOR UPDATE, which jobs that refer to projects would have to wait for.
-    line = Project.objects.filter(pk__in=counted_in).order_by("pk")
+    line = Project.objects.filter(pk__in={asked.project.pk, *asked.counted_in()}).order_by("pk")
     list(line.select_for_update(no_key=True).values_list("pk"))
     twin = _twin(key)
-    too_many = None if twin else asked.too_many(now)
-    if too_many:
-        raise SpecErrors([too_many])
+    problem = None if twin else _no_longer(asked) or asked.too_many(now)
+    if problem:
+        raise SpecErrors([problem])
     return twin
+
+
+def _no_longer(asked: Admission) -> SpecError | None:
+    """What was so when the request was read, and may have changed since."""
+    name = asked.project.name
+    if rights.projects_of(asked.owner).filter(pk=asked.project.pk).exists():
+        return None
+    if Project.objects.filter(pk=asked.project.pk, archived_at=None).exists():
+        return SpecError("project", f"{name!r} is no longer a project of yours; choose another")
+    return SpecError("project", f"{name!r} was archived and takes no more jobs; choose another")
 
 
 def _twin(key: str | None) -> Job | None:
