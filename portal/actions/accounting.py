@@ -18,10 +18,10 @@ def set_terms(*, actor: User | None, now: datetime, **terms: float) -> bool:
     """Some of `TERMS`. False where nothing changes. Raises `ValidationError`, by field."""
     if unknown := terms.keys() - {*TERMS}:
         raise TypeError(f"no terms: {', '.join(sorted(unknown))}")
-    row = Accounting.current()
+    row = Accounting.locked()
     changes = applied(row, terms)
     if changes:
-        row.save()
+        row.save(update_fields=[*changes])
         _tell("charging set", changes, actor, now)
     return bool(changes)
 

@@ -72,10 +72,10 @@ def set_lending(*, project: Project, lends: bool, actor: User | None, now: datet
 @transaction.atomic
 def set_lending_at_the_top(*, lends: bool, actor: User | None, now: datetime) -> bool:
     """The same of projects without a parent."""
-    terms = Accounting.current()
+    terms = Accounting.locked()
     changes = applied(terms, {"lends": lends})
     if changes:
-        terms.save()
+        terms.save(update_fields=[*changes])
         _tell(None, "lending set", changes, actor, now)
     return bool(changes)
 

@@ -53,6 +53,12 @@ class Accounting(models.Model):
     def current(cls) -> Accounting:
         return cls.objects.first() or cls()
 
+    @classmethod
+    def locked(cls) -> Accounting:
+        """The row, to be changed: nobody else does until the transaction ends."""
+        cls.objects.get_or_create(id=1)
+        return cls.objects.select_for_update().get()
+
     @property
     def decay(self) -> Decay:
         return Decay(self.half_life_s)

@@ -18,8 +18,8 @@ from django.utils import timezone
 
 from jobs.lifecycle import State
 from jobs.scheduler.plan import Decision
-from portal.actions import cancel, dispatch, hold, nodes, reasons, schedule
-from portal.models import Allocation, Attempt, Job, Node, Project, User
+from portal.actions import accounting, cancel, dispatch, hold, nodes, projects, reasons, schedule
+from portal.models import Accounting, Allocation, Attempt, Job, Node, Project, User
 from portal.queries import snapshot
 from tests.portal import cast
 from tests.portal.actions.conftest import Lab
@@ -142,6 +142,18 @@ def test_a_pass_and_the_reasons_of_another_do_not_wait_for_each_other(
     assert others[0].outcome() == 1
     states = dict(Job.objects.values_list("pk", "state"))
     assert states == {first.pk: "PENDING", second.pk: "CONFIGURING"}
+
+
+def test_two_changes_of_how_the_lab_charges_are_both_kept(transactional_db: None) -> None:
+    Accounting.objects.create()
+    with transaction.atomic():
+        accounting.set_terms(actor=None, now=cast.NOW, gpu_weight=2.0)
+        other = Other(
+            lambda: projects.set_lending_at_the_top(lends=True, actor=None, now=cast.NOW)
+        ).until_it_waits()
+    assert other.outcome() is True
+    row = Accounting.objects.get()
+    assert (row.gpu_weight, row.lends) == (2.0, True)
 
 
 def test_what_a_pass_starts_is_not_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
