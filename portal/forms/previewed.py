@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 
 class PreviewedForm(forms.Form):
@@ -44,7 +44,9 @@ _FIELDS = {"walltime_s": "walltime", "default_walltime_s": "default_walltime"}
 
 
 def _plain(value: Any) -> str:
-    """Of rows the ids: their words are cut short where there are many."""
+    """Of rows the ids: their words are cut short where many, and may be alike."""
+    if isinstance(value, Model):
+        return f"{value._meta.label} {value.pk}"
     if isinstance(value, QuerySet):
         return str(sorted(row.pk for row in value))
     return str(value)
