@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 from jobs.scheduler.pool import Closure, Pool
@@ -27,7 +28,7 @@ def pools_of(snapshot: Snapshot, now: float, tree: QuotaTree | None = None) -> d
         pool.models = tree.gpu_models if tree and tree.limits_models else None
     rooms = {room.node.id: room for pool in pools.values() for room in pool.rooms}
     for job in snapshot.running:
-        end = job.ends_by.timestamp()
+        end = math.inf if job.is_stuck(now) else job.ends_by.timestamp()
         for node_id in set(job.node_ids):
             if node_id in rooms:
                 rooms[node_id].tell(job.id, end, job.cpus_per_node, job.memory_mib_per_node)

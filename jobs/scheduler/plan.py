@@ -212,5 +212,6 @@ def _victim(job: Running, counters: Counters, now: float) -> Victim:
         started_at=started,
         saved_at=job.saved_at.timestamp() if job.saved_at else started,
         preempted=job.preemptions,
-        leaving=job.leaving,
+        leaving=job.leaving and not job.is_stuck(now),
+        preemptible=job.preemptible and not job.leaving,
     )

@@ -46,7 +46,9 @@ class Victim:
     preempted: int = 0
     """How often in a row it had to make room before this run."""
     leaving: bool = False
-    """It has been told to stop."""
+    """It has been told to stop, and is about to be gone."""
+    preemptible: bool = True
+    """It can be told to stop."""
 
     def lost(self, now: float) -> float:
         """GPU-seconds of work that would have to be done again; without GPUs as if on one."""
@@ -135,7 +137,8 @@ class Preemption:
 
     def _may_be_asked(self, victim: Victim) -> bool:
         ran = self._now - victim.started_at
-        return not victim.leaving and may_be_asked(self._policy, ran, victim.preempted)
+        there = victim.preemptible and not victim.leaving
+        return there and may_be_asked(self._policy, ran, victim.preempted)
 
     def _may_be_taken(self, victim: Victim, job: Pending, group: int, gpus: float) -> bool:
         if victim.band in self._policy.preempts.get(job.band, frozenset()):

@@ -14,6 +14,9 @@ from jobs.scheduler.policy import Policy
 from jobs.scheduler.priority import PriorityWeights
 from jobs.spec import Resources
 
+LATE_S = 60.0
+"""So long past its end who is being stopped still counts as about to be gone."""
+
 
 def label(job_id: int, array_id: int | None, array_index: int | None) -> str:
     """`17`, or `17_3` for index 3 of array 17, as in Slurm."""
@@ -158,6 +161,8 @@ class Running:
     """What it asked for; None: not known, and so not counted among what is typical."""
     leaving: bool = False
     """It has been told to stop; then `ends_by` is when it will be gone at the latest."""
+    preemptible: bool = True
+    """It can be told to stop; False for one that is still being started, or ended already."""
     again: Pending | None = None
     """As what it waits again when it has to make room; None: it does not."""
 
@@ -165,6 +170,10 @@ class Running:
     def label(self) -> str:
         """What people call it."""
         return label(self.id, self.array_id, self.array_index)
+
+    def is_stuck(self, now: float) -> bool:
+        """Being ended, and so long past its end that nobody knows when it will be gone."""
+        return not self.preemptible and self.ends_by.timestamp() + LATE_S < now
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class Run:
     """How often in a row it had to make room before this run."""
     leaves_by: datetime | None
     """When it will be gone at the latest, if it was told to make room."""
+    preemptible: bool
+    """It runs, and nobody has ended it."""
 
     @property
     def leaving(self) -> bool:
@@ -41,12 +43,16 @@ def runs(now: datetime) -> dict[int, Run]:
         .values_list("job")
         .annotate(Max("modified_at"))
     )
-    rows = open_.values_list("job_id", "job__started_at", "job__preemptions", "leaves_by")
+    rows = open_.values_list(
+        "job_id", "job__started_at", "job__preemptions", "leaves_by", "job__state",
+        "job__cancelled_at",
+    )  # fmt: skip
     found = {}
-    for job_id, began, preemptions, leaves_by in rows:
+    for job_id, began, preemptions, leaves_by, state, cancelled_at in rows:
         if began is not None:
             counted = in_a_row(preemptions, (now - began).total_seconds())
-            found[job_id] = Run(began, saved.get(job_id), counted, leaves_by)
+            runs = state == State.RUNNING and cancelled_at is None
+            found[job_id] = Run(began, saved.get(job_id), counted, leaves_by, runs)
     return found
 
 

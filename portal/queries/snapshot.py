@@ -219,6 +219,7 @@ def _run(row: Row, parts: Sequence[Part], gpus: float, run: Run | None, known: K
         preemptions=run.preemptions if run else 0,
         resources=known.specs[row.pk].resources,
         leaving=run is not None and run.leaving,
+        preemptible=run is not None and run.preemptible,
         again=_again(row, run, known) if run and returns else None,
     )
 

@@ -41,7 +41,7 @@ def test_since_when_each_runs_and_when_it_last_saved(
     cast.run(starting, cast.node("gpu-2"), 0)
     began = NOW - timedelta(hours=3)
     assert preemption.runs(NOW) == {
-        one.pk: preemption.Run(began, NOW - timedelta(minutes=30), 0, None)
+        one.pk: preemption.Run(began, NOW - timedelta(minutes=30), 0, None, True)
     }
     # What was written before this run began is not lost with it.
     Checkpoint.objects.filter(step=20).delete()
