@@ -14,7 +14,7 @@ from jobs.directives import Notice, SpecErrors, build_spec
 from jobs.lifecycle import Reason, State
 from jobs.rules import SpecError
 from jobs.scheduler.fit import refuse
-from jobs.scheduler.words import span
+from jobs.scheduler.words import listed, span
 from jobs.spec import Array, JobSpec
 from jobs.spec_json import to_dict
 from portal import hints, live
@@ -55,7 +55,7 @@ def read(
     project = _project(owner, spec.project, errors)
     partition = _partition(spec.partition, errors)
     if partition:
-        errors += _band_not_allowed(spec, partition)
+        errors += _band_not_allowed(spec, partition, owner)
         errors += _too_long(spec, partition)
         errors += _cannot_fit(spec, partition)
     errors += _beyond_rights(spec, owner)
@@ -225,10 +225,13 @@ def _beyond_quotas(asked: Admission, key: str | None, now: datetime) -> list[Spe
     return list(filter(None, found))[:1]
 
 
-def _band_not_allowed(spec: JobSpec, partition: Partition) -> list[SpecError]:
-    allowed = partition.allowed_bands
-    if spec.band is None or allowed is None or spec.band in allowed:
+def _band_not_allowed(spec: JobSpec, partition: Partition, owner: User) -> list[SpecError]:
+    allowed = partition.bands_for(owner)
+    if spec.band is None or spec.band in allowed:
         return []
+    if partition.allowed_bands is None:
+        why = f"{spec.band} is for administrators; leave out --qos, or give {listed(allowed)}"
+        return [SpecError("band", why)]
     return [SpecError("band", f"partition {partition} allows {' and '.join(allowed)} only")]
 
 

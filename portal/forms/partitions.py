@@ -47,7 +47,8 @@ class PartitionForm(PreviewedForm):
         choices=[(band.value, band.value) for band in Band],
         widget=forms.CheckboxSelectMultiple,
         label="Bands that may run here",
-        help_text="Who asks for another is refused at submission. None chosen: all.",
+        help_text="Who asks for another is refused at submission. None chosen: all, but monitoring "
+        "for administrators only; choose it to allow it to everybody here.",
     )
     fair_share = _points("Points for fair share", "For who has had least of their share.")
     age = _points("Points for age", "For who has waited for as long as counts.")
@@ -81,7 +82,7 @@ class PartitionForm(PreviewedForm):
         allowed = [band.value for band in Band if band in data["allowed_bands"]]
         return {
             "default_band": data["default_band"],
-            "allowed_bands": None if len(allowed) in (0, len(Band)) else allowed,
+            "allowed_bands": allowed or None,
             "default_walltime_s": data["default_walltime"],
             "max_walltime_s": data["max_walltime"],
             "priority_weights": {

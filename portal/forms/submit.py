@@ -97,7 +97,7 @@ class SubmitForm(forms.Form):
         projects, partitions = room.choices(user=user)
         self._choose("project", projects)
         self._choose("partition", partitions)
-        self._choose_band()
+        self._choose_band(user)
         if not room.offers_shards() and self._value("shards") in ("", "0"):
             del self.fields["shards"]
         self.fields["environment"].widget = forms.Textarea(attrs={"rows": 3})
@@ -117,9 +117,9 @@ class SubmitForm(forms.Form):
     def _value(self, name: str) -> str:
         return str((self.data if self.is_bound else self.initial).get(name) or "")
 
-    def _choose_band(self) -> None:
+    def _choose_band(self, user: User) -> None:
         """Only where there is a choice."""
-        allowed, usual = room.bands()
+        allowed, usual = room.bands(user)
         value = self._value("band")
         if len(allowed) < 2 and not value:
             del self.fields["band"]

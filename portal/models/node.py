@@ -13,6 +13,7 @@ from jobs.rules import MAX_WALLTIME_S
 from jobs.scheduler.limits import PARTS_PER_GPU
 from jobs.scheduler.priority import PriorityWeights
 from jobs.spec import JobSpec
+from portal.models.people import User
 
 MAX_SHARDS = 64
 WITHIN_WALLTIMES = [MinValueValidator(60), MaxValueValidator(MAX_WALLTIME_S)]
@@ -57,7 +58,7 @@ class Partition(models.Model):
         max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
     )
     allowed_bands = models.JSONField(null=True, blank=True, validators=[check_bands])
-    """None allows all."""
+    """None allows all, and monitoring to administrators only."""
     priority_weights = models.JSONField(default=dict, blank=True, validators=[check_weights])
     """Those of `jobs.scheduler.priority.PriorityWeights` that differ from its defaults."""
     foretold_at = models.DateTimeField(null=True, editable=False)
@@ -88,6 +89,12 @@ class Partition(models.Model):
             raise ValidationError({"allowed_bands": "Name one or more, or allow all."})
         if self.default_band not in self.allowed_bands:
             raise ValidationError({"default_band": f"{self.default_band} is not allowed here."})
+
+    def bands_for(self, user: User) -> list[Band]:
+        """Those in which this user may ask for jobs here, highest first."""
+        if self.allowed_bands is not None:
+            return [band for band in Band if band in self.allowed_bands]
+        return [band for band in Band if band is not Band.MONITORING or user.is_staff]
 
     @property
     def usual_walltime_s(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q, QuerySet
 
+from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.words import span
 from portal.models import Job, Node, Partition
@@ -52,16 +53,18 @@ def _refused(partition: Partition) -> Q:
     found = Q(pk__in=[])
     if partition.max_walltime_s is not None:
         found |= Q(walltime_s__gt=partition.max_walltime_s)
-    if partition.allowed_bands is not None:
-        found |= ~Q(band__in=partition.allowed_bands)
-    return found
+    if partition.allowed_bands is None:
+        return found | Q(band=Band.MONITORING, owner__is_staff=False)
+    return found | ~Q(band__in=partition.allowed_bands)
 
 
 def _why(job: Job, partition: Partition) -> str:
     longest, allowed = partition.max_walltime_s, partition.allowed_bands
     if longest is not None and job.walltime_s > longest:
         return f"It asks for {span(job.walltime_s)}; the longest would be {span(longest)}."
-    return f"Its band is {job.band}; allowed would be {', '.join(allowed or [])}."
+    if allowed is None:
+        return f"Its band is {job.band}, which would be for administrators only."
+    return f"Its band is {job.band}; allowed would be {', '.join(allowed)}."
 
 
 def for_nodes() -> QuerySet[Partition]:

@@ -103,14 +103,14 @@ def choices(*, user: User) -> tuple[list[str], list[str]]:
     return projects, list(partitions.for_jobs().values_list("name", flat=True))
 
 
-def bands() -> tuple[list[Band], str]:
-    """The bands that some partition of use allows, highest first, and the usual one.
+def bands(user: User) -> tuple[list[Band], str]:
+    """The bands that some partition of use allows this user, highest first, and the usual one.
 
     That is empty where it depends on the partition.
     """
-    found = list(partitions.for_jobs().values_list("default_band", "allowed_bands"))
-    allowed = {band for _, names in found for band in (list(Band) if names is None else names)}
-    usual = {band for band, _ in found}
+    found = list(partitions.for_jobs())
+    allowed = {band for partition in found for band in partition.bands_for(user)}
+    usual = {partition.default_band for partition in found}
     return [band for band in Band if band in allowed], usual.pop() if len(usual) == 1 else ""
 
 

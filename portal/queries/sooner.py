@@ -42,6 +42,6 @@ def _elsewhere(job: Job, waits: Pending, present: Snapshot) -> Iterator[str]:
         )  # fmt: skip
         same = (other.name == partitions.PRACTICE) == (job.partition.name == partitions.PRACTICE)
         long_enough = other.max_walltime_s is None or other.max_walltime_s >= waits.walltime_s
-        its_band = other.allowed_bands is None or job.band in other.allowed_bands
+        its_band = job.band in other.bands_for(job.owner)
         if same and long_enough and its_band and tree.refuse(asked) is None:
             yield other.name

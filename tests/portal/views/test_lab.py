@@ -121,8 +121,11 @@ def test_a_partition_is_set(as_admin: Client, node: Node) -> None:
     every = [band.value for band in Band]
     save(as_admin, PARTITION, **filled(as_admin, PARTITION, allowed_bands=every, max_walltime=""))
     row.refresh_from_db()
-    assert (row.allowed_bands, row.max_walltime_s) == (None, None)
-    assert "bands allowed: production, batch → all" in as_admin.get(PARTITION).text
+    assert (row.allowed_bands, row.max_walltime_s) == (every, None)
+    save(as_admin, PARTITION, **filled(as_admin, PARTITION, allowed_bands=[]))
+    row.refresh_from_db()
+    assert row.allowed_bands is None
+    assert "best-effort → all" in as_admin.get(PARTITION).text
 
 
 @pytest.mark.parametrize(
