@@ -52,6 +52,9 @@ class Pass:
         self._now = now
         self._preemption = preemption
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
+        self._owed: dict[str, int] = dict.fromkeys(pools, 0)
+        """For how many whom a quota holds up others were asked to leave, with or without
+        success."""
         self.borrowing: list[Pending] = []
         """To be served last: they would run on what others do not use, and nobody has made room
         for them yet."""
@@ -87,7 +90,8 @@ class Pass:
         pool = self._pools[job.partition]
         if verdict not in (FITS, BORROWS):
             # What is missing may be lent out.
-            self._preempt(job, pool, shape)
+            if self._owed[job.partition] < self._policy.reservations:
+                self._owed[job.partition] += self._preempt(job, pool, shape, verdict)
             self.decided.limited.append(job)
             return False
         if self._start(job, pool, shape):
@@ -95,25 +99,26 @@ class Pass:
         self.decided.waiting.append(job)
         if self._blocked[job.partition] < self._policy.reservations:
             self._promise(job, pool, shape)
+            promise = pool.promises.get(job.id)
+            if promise is None or promise.at > self._now + self._policy.grace_s + 1:
+                self._preempt(job, pool, shape, verdict)
         self._blocked[job.partition] += 1
-        promise = pool.promises.get(job.id)
-        if promise is None or promise.at > self._now + self._policy.grace_s + 1:
-            self._preempt(job, pool, shape)
         return False
 
-    def _preempt(self, job: Pending, pool: Pool, shape: Shape) -> None:
-        """Make others leave for it, if that helps, and keep their place for it."""
-        if self._preemption is None:
-            return
+    def _preempt(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
+        """Make others leave for it, if that helps, and keep their place for it; whether it was
+        tried."""
+        asked, group = self._preemption, self._group(job)
+        if asked is None or not asked.may_help(job, group, shape, verdict):
+            return False
         old = pool.withdraw(job.id)
-        victims = self._preemption.make_room(
-            job, self._group(job), pool, shape, float(job.walltime_s)
-        )
+        victims = asked.make_room(job, group, pool, shape, float(job.walltime_s))
         self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims or ()]
         if victims or (victims is not None and old is None):
             pool.promise(job.id, shape, job.walltime_s, self._now)
         elif old is not None:
             pool.give(old)
+        return True
 
     def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
         if self._blocked[job.partition] and self._policy.backfill is Backfill.NONE:

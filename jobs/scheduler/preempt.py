@@ -56,6 +56,7 @@ class Victim:
 
 
 Holds = list[tuple[Room, Hold]]
+"""What a job has of each of its nodes."""
 
 
 def may_be_asked(policy: Policy, ran_s: float, preempted: int) -> bool:
@@ -80,10 +81,38 @@ class Preemption:
         )
         self._victims = [victim for victim in every if self._may_be_asked(victim)]
         self._leaving = [victim for victim in every if victim.leaving]
+        self._groups = {one.group: one.band for one in (*self._victims, *self._leaving)}
+        self._gone = {victim.group for victim in self._leaving}
+        """The groups of those who leave."""
+        self._counted: dict[int, list[int]] = {}
+        self._rooms: dict[int, dict[int, list[Room]]] = {}
+        """By pool, where each job is that ran when the pass began."""
         self._claims: list[tuple[int, float]] = []
         """Group and GPUs of those for whom the leaving make room."""
         self._hopeless: dict[tuple[int, int], float] = {}
         """By class and group: the shortest time for which nobody's leaving would do."""
+
+    def may_help(self, job: Pending, group: int, shape: Shape, limit: int) -> bool:
+        """Whether it is worth while to look for victims. `limit`: what `Tally.check` said."""
+        if job.walltime_s >= self._hopeless.get((id(shape), group), math.inf):
+            return False
+        if limit in (FITS, BORROWS):
+            return bool(self._victims or self._leaving)
+        preempts = self._policy.preempts.get(job.band, frozenset())
+        return any(
+            other in self._gone
+            or self._groups[other] in preempts
+            or self._tally.owes(other, group, shape.gpus)
+            for other in self._counted_in(limit)
+        )
+
+    def _counted_in(self, limit: int) -> list[int]:
+        """The groups of victims, and of those who leave, that count against it."""
+        if limit not in self._counted:
+            self._counted[limit] = [
+                group for group in self._groups if limit in self._tally.limits(group)
+            ]
+        return self._counted[limit]
 
     def make_room(
         self, job: Pending, group: int, pool: Pool, shape: Shape, length: float
@@ -93,10 +122,7 @@ class Preemption:
         None if that would not do. Until `policy.grace_s` from now they are still there: the caller
         promises the job its place from then on.
         """
-        known = self._hopeless.get((id(shape), group), math.inf)
-        if not (self._victims or self._leaving) or length >= known:
-            return None
-        there = _whereabouts(pool)
+        there = self._whereabouts(pool)
         trial = _Trial(job, group, pool, shape, length, self._now, self._tally)
         for victim in self._leaving:
             trial.remove(victim, there.get(victim.job_id, []))
@@ -113,12 +139,14 @@ class Preemption:
         for victim in chosen:
             self._victims.remove(victim)
             self._leaving.append(victim)
-            for room, held in there.get(victim.job_id, ()):
-                room.expect(victim.job_id, min(held.end, self._now + self._policy.grace_s))
+            self._gone.add(victim.group)
+            for room in there.get(victim.job_id, ()):
+                end = min(room.holds[victim.job_id].end, self._now + self._policy.grace_s)
+                room.expect(victim.job_id, end)
         return chosen
 
     def _choose(
-        self, trial: _Trial, job: Pending, group: int, there: dict[int, Holds]
+        self, trial: _Trial, job: Pending, group: int, there: dict[int, list[Room]]
     ) -> list[Victim] | None:
         if trial.fits():
             return []
@@ -134,6 +162,16 @@ class Preemption:
                 if trial.fits():
                     return trial.let_off(taken)
         return None
+
+    def _whereabouts(self, pool: Pool) -> dict[int, list[Room]]:
+        """They stay where they are for all of a pass; who starts in it is no victim."""
+        found = self._rooms.get(id(pool))
+        if found is None:
+            found = self._rooms[id(pool)] = defaultdict(list)
+            for room in pool.rooms:
+                for job_id in room.holds:
+                    found[job_id].append(room)
+        return found
 
     def _may_be_asked(self, victim: Victim) -> bool:
         ran = self._now - victim.started_at
@@ -164,8 +202,9 @@ class _Trial:
         self._rooms: dict[int, tuple[Room, int, int]] = {}
         """With their CPUs and memory: an emptied node has all of it, told or not."""
 
-    def remove(self, victim: Victim, holds: Holds) -> None:
-        for room, _ in holds:
+    def remove(self, victim: Victim, rooms: list[Room]) -> None:
+        holds = [(room, room.holds[victim.job_id]) for room in rooms]
+        for room in rooms:
             self._rooms.setdefault(room.node.id, (room, room.cpus, room.memory_mib))
             room.release(victim.job_id)
         self._tally.remove(victim.group, victim.gpus, 0.0)
@@ -184,7 +223,7 @@ class _Trial:
 
     def fits(self) -> bool:
         """Whether it could start, were they gone, and break no promise."""
-        if self.limited(self._shape.gpus):
+        if self.limited(self._shape.gpus) or not self._pool.has_room(self._shape.asked):
             return False
         self._shape.fails_from = math.inf
         site = self._pool.find(self._shape, self._length, self._now)
@@ -199,7 +238,7 @@ class _Trial:
             holds = self._removed[victim.job_id][1]
             self.put_back(victim, holds)
             if not self.fits():
-                self.remove(victim, holds)
+                self.remove(victim, [room for room, _ in holds])
         return [victim for victim in taken if victim.job_id in self._removed]
 
     def undo(self) -> None:
@@ -214,11 +253,3 @@ class _Trial:
         for promise in moved:
             self._pool.give(promise)
         self._shape.fails_from = self._was
-
-
-def _whereabouts(pool: Pool) -> dict[int, Holds]:
-    found: dict[int, Holds] = defaultdict(list)
-    for room in pool.rooms:
-        for held in room.holds.values():
-            found[held.job_id].append((room, held))
-    return found
