@@ -8,6 +8,9 @@ the GPU, a reason for every job, and for every job an expected start. It is repe
 median counts; each queue has a process of its own, of which the largest size in memory is told
 beside the growth against a queue a fifth or a fourth as long.
 
+The last row is another scene: half of what runs is best-effort and could make room, every project
+has a quota, and jobs of all bands wait.
+
 Slurm 22.05 gets the same queue (`bench/slurm_backfill.py` says how it is configured in its
 favour); what is compared is one whole cycle of its backfill. Needs root, Debian's slurm-wlm and
 munge; `--slurm` without a number leaves it out.
@@ -27,7 +30,7 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -37,7 +40,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import cluster as shared
 from bench import slurm_backfill
 from bench.slurm import unavailable
+from jobs.bands import Band
 from jobs.scheduler.fairshare import Member, Project
+from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
 from jobs.scheduler.plan import plan
 from jobs.scheduler.snapshot import Gpu, Node, Pending, Running, Snapshot
 from jobs.spec import Resources
@@ -45,6 +50,10 @@ from jobs.spec import Resources
 PENDING = (1000, 5000, 20_000)
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 REPEATS = 5
+PREEMPTING = 1000
+"""How many wait where half of what runs could make room."""
+BANDS = (Band.PRODUCTION, Band.BATCH, Band.BATCH, Band.BATCH, Band.BEST_EFFORT)
+GPUS_OF_A_PROJECT = 120
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,31 @@ def snapshot(pending: int) -> Snapshot:
             ((user % shared.PROJECTS, user), 3600.0 * user) for user in range(shared.USERS)
         ),
     )
+
+
+def preempting(pending: int) -> Snapshot:
+    """The same cluster, an hour later: half of what runs is best-effort, a quota for each project,
+    and jobs of all bands wait."""
+    asked = snapshot(pending)
+    begun = NOW - timedelta(hours=1)
+    running = tuple(
+        replace(job, started_at=begun, band=(Band.BATCH, Band.BEST_EFFORT)[job.id % 2])
+        for job in asked.running
+    )
+    return replace(
+        asked,
+        running=running,
+        pending=tuple(replace(job, band=BANDS[job.id % len(BANDS)]) for job in asked.pending),
+        quotas=tuple(Quota(one.id, Limits(gpus=GPUS_OF_A_PROJECT)) for one in asked.projects),
+        quota_usage=Usage(NOW, tuple(map(_holding, running))),
+    )
+
+
+def _holding(job: Running) -> Holding:
+    begun = job.started_at or NOW
+    length = round((job.ends_by - begun).total_seconds())
+    asked = Demand(job.id, job.project_id, job.user_id, job.band, job.gpus, length, "gpu")
+    return Holding(asked, begun)
 
 
 def _node(number: int, jobs: list[int]) -> Node:
@@ -133,9 +167,8 @@ def _pending(job: shared.Asked) -> Pending:
     )
 
 
-def measure(pending: int) -> Pass:
+def measure(asked: Snapshot) -> Pass:
     """In this process: the median of several passes."""
-    asked = snapshot(pending)
     whole, bare = [], []
     for _ in range(REPEATS):
         begun = time.perf_counter()
@@ -146,7 +179,7 @@ def measure(pending: int) -> Pass:
         bare.append(time.perf_counter() - begun)
     told = found.explanations.keys() & {job.id for job in asked.pending}
     return Pass(
-        pending=pending,
+        pending=len(asked.pending),
         pass_s=median(whole),
         starts_only_s=median(bare),
         explained=len(told),
@@ -155,9 +188,9 @@ def measure(pending: int) -> Pass:
     )
 
 
-def apart(pending: int) -> Pass:
+def apart(pending: int, *scene: str) -> Pass:
     """In a process of its own, so that its memory is its own."""
-    argv = [sys.executable, __file__, "--one", str(pending)]
+    argv = [sys.executable, __file__, "--one", str(pending), *scene]
     done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
     return Pass(**json.loads(done.stdout))
 
@@ -202,9 +235,11 @@ def main() -> int:
     parser.add_argument("--slurm", type=int, nargs="?", default=5000, const=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--preempting", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        print(json.dumps(asdict(measure(arguments.one))))
+        make = preempting if arguments.preempting else snapshot
+        print(json.dumps(asdict(measure(make(arguments.one)))))
         return 0
     print(
         f"Carrel's scheduler on {platform.machine()}, Python {platform.python_version()}:", end=""
@@ -212,8 +247,12 @@ def main() -> int:
     print(f" {shared.NODES} nodes of {shared.GPUS} GPUs, all busy; median of {REPEATS} passes.")
     idle, *found = [apart(pending) for pending in (0, *arguments.pending)]
     _table([idle, *found])
+    preempted = apart(PREEMPTING, "--preempting")
+    print("\nHalf of what runs is best-effort, a quota for each project, jobs of all bands wait:")
+    _table([preempted])
     told = {f"pass_s_{one.pending}": one.pass_s for one in found}
     told["idle_pass_s"] = idle.pass_s
+    told[f"pass_preempting_s_{PREEMPTING}"] = preempted.pass_s
     told["estimated_share"] = min(one.estimated / one.pending for one in found)
     told["peak_rss_mb"] = max(one.peak_rss_mb for one in found)
     told |= {f"unchanged_pass_s_{one.pending}": one.starts_only_s for one in found}

@@ -96,6 +96,15 @@ def test_a_place_is_kept_for_who_asked() -> None:
     assert play.now == NOW + timedelta(seconds=60)
 
 
+def test_only_who_may_be_promised_a_time_has_others_make_room() -> None:
+    full = node(1, gpus=2, used={51: 1, 52: 1})
+    queue = (pending(1, 1), pending(2, 1))
+    asked = Snapshot((full,), queue, (idle(51), idle(52)), policy=Policy(reservations=1))
+    assert {one.for_id for one in plan(asked, NOW).preempted} == {1}
+    more = replace(asked, policy=Policy(reservations=2))
+    assert {one.for_id for one in plan(more, NOW).preempted} == {1, 2}
+
+
 def test_who_could_end_before_what_the_admin_keeps_is_given_room() -> None:
     """Where nobody's leaving would do for a long job, it may for a short one like it."""
     full = node(1, gpus=1, used={51: 1})
@@ -196,7 +205,8 @@ def test_preempting_comes_to_an_end(snapshot: Snapshot, seed: int, most: int) ->
     they have to go for it again, and nobody has to go more often in a row than the policy says."""
     policy = replace(EAGER, max_preemptions=most)
     come = sorted(snapshot.pending, key=lambda job: (-job.band.rank, -job.id))
-    start = replace(snapshot, pending=(), policy=policy)
+    stay = tuple(replace(job, leaving=False) for job in snapshot.running)
+    start = replace(snapshot, pending=(), running=stay, policy=policy)
     play = Play(start, lambda job_id, limit: max(1, limit // 2))
     before = {job.id: job.preemptions for job in snapshot.running}
     made: dict[int, set[int]] = defaultdict(set)
