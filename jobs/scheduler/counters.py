@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from operator import itemgetter
 
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import (
-    PARTS_PER_GPU,
-    Borrower,
     Excess,
     Limited,
     Quota,
@@ -21,7 +16,7 @@ from jobs.scheduler.limits import (
     Usage,
 )
 from jobs.scheduler.periods import Slice, Tail, room_again
-from jobs.scheduler.quota import MICROS, NOBODY, counted, micros, parts
+from jobs.scheduler.quota import MICROS, NOBODY, micros, parts
 from jobs.scheduler.quota_words import excess
 from jobs.scheduler.tally import SCALE, Counter, Group, Tally
 
@@ -72,43 +67,6 @@ class Counters(Tally):
                 found[rule.limited] = Standing(rule.limit, used, held)
         return found
 
-    def over_guarantee(self, project_id: int) -> float:
-        """The GPUs that a project and all below it have borrowed."""
-        return self._over(project_id) / PARTS_PER_GPU
-
-    def borrowers(self, group: int, gpus: float) -> tuple[Borrower, ...]:
-        """Who has borrowed what a job of this group has a right to.
-
-        A project asks back what siblings use beyond their guarantees, as long as it stays within
-        its own. Most over first, relative to the guarantee (Kueue's dominant resource share with
-        the guarantee for its weight); the nearest lenders before those further up.
-        """
-        project_id = self._groups[group].key[0]
-        guarded = {counter.rule.project_id: counter for counter in self._groups[group].guarantees}
-        return tuple(
-            borrower
-            for project in self.tree.line(project_id)
-            if project.id in guarded and _has_room(guarded[project.id], parts(gpus))
-            for borrower in self._borrowers_below(project.parent_id)
-        )
-
-    def _borrowers_below(self, parent_id: int | None) -> list[Borrower]:
-        """Nobody who is within their own guarantee is among them, nor is then who asks."""
-        found = []
-        for project_id, guarantee in self.tree.lenders[parent_id].items():
-            over = self._over(project_id)
-            if over > 0:
-                limit = counted(Limited.GPUS, guarantee.limit)
-                relative = Fraction(over, limit) if limit else math.inf
-                borrower = Borrower(project_id, guarantee.limit, over / PARTS_PER_GPU)
-                found.append((-relative, project_id, borrower))
-        return [borrower for _, _, borrower in sorted(found, key=itemgetter(0, 1))]
-
-    def _over(self, project_id: int) -> int:
-        guarantee = self.tree.guarantees.get(project_id)
-        counter = guarantee and self._counters.get((*guarantee.kind, None))
-        return max(0, counter.taken - counter.limit) if counter else 0
-
     def _excess(self, mine: Group, counter: Counter, asked: int) -> Excess:
         """The same is told to many: sentences are made once."""
         rule = counter.rule
@@ -134,7 +92,7 @@ class Counters(Tally):
         """Whether the project of this group that has to do with these lenders asks for its own."""
         return any(
             guarded.rule.project_id in self.tree.lenders[pool.project_id]
-            and _has_room(guarded, asked)
+            and guarded.has_room(asked)
             for guarded in mine.guarantees
         )
 
@@ -157,10 +115,6 @@ class Counters(Tally):
             lasts = timedelta(seconds=abs(gpu_seconds) / gpus)
             if lasts and counter in self._groups[group].micros:
                 yield Slice(at, at + lasts, gpu_seconds)
-
-
-def _has_room(counter: Counter, asked: int) -> bool:
-    return counter.taken + asked <= counter.limit
 
 
 def _figures(counter: Counter) -> tuple[float, float]:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
 from jobs.bands import Band
-from jobs.scheduler.limits import Holding
 from jobs.scheduler.quota import parts
 
 
-def borrowed(running: Iterable[Holding], over: float) -> tuple[Holding, ...]:
+class Runs(Protocol):
+    """A running job, as far as lending goes."""
+
+    @property
+    def job_id(self) -> int: ...
+    @property
+    def band(self) -> Band: ...
+    @property
+    def gpus(self) -> float: ...
+    @property
+    def started_at(self) -> float: ...
+
+
+Job = TypeVar("Job", bound=Runs)
+
+
+def borrowed(running: Iterable[Job], over: float) -> tuple[Job, ...]:
     """The jobs that put a project `over` its guarantee, the first to be taken back first.
 
     `running` are the jobs of the project and of all below it; `over` is
@@ -19,15 +35,14 @@ def borrowed(running: Iterable[Holding], over: float) -> tuple[Holding, ...]:
     """
     found = []
     missing = parts(over)
-    for holding in sorted(running, key=_last_in):
+    for job in sorted(running, key=_last_in):
         if missing <= 0:
             break
-        if holding.demand.gpus and holding.demand.band is not Band.BEST_EFFORT:
-            found.append(holding)
-            missing -= parts(holding.demand.gpus)
+        if job.gpus and job.band is not Band.BEST_EFFORT:
+            found.append(job)
+            missing -= parts(job.gpus)
     return tuple(found)
 
 
-def _last_in(holding: Holding) -> tuple[int, float, int]:
-    asked = holding.demand
-    return asked.band.rank, -holding.started_at.timestamp(), -asked.job_id
+def _last_in(job: Runs) -> tuple[int, float, int]:
+    return job.band.rank, -job.started_at, -job.job_id

@@ -1,9 +1,10 @@
 """Who has to make room for whom.
 
 Only a job of a higher band, as far as the policy lets that band preempt, or one whose project
-asks back what others borrowed. Of those who may be asked, they go first who lose least work since
-their last checkpoint, then the youngest; in the end those are let off whose leaving was not
-needed. Nobody is asked who has just begun, or who has been asked too often in a row.
+asks back what others borrowed: from the project that is most beyond its guarantee, and of its jobs
+those that are borrowed. Of those who may be asked, they go first who lose least work since their
+last checkpoint, then the youngest; in the end those are let off whose leaving was not needed.
+Nobody is asked who has just begun, or who has been asked too often in a row.
 
 No chain of preemptions goes on for ever: a victim is of a lower band, or runs beyond its
 project's guarantee and, waiting again, may preempt nobody on the strength of it. Nor does a higher
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from jobs.bands import Band
 from jobs.scheduler.admit import gpus_of
 from jobs.scheduler.holds import Hold
+from jobs.scheduler.lending import borrowed
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.room import Room
@@ -153,7 +155,7 @@ class Preemption:
         taken = []
         gpus = trial.gpus
         limited = trial.limited(gpus)
-        for victim in self._victims:
+        for victim in self._asked(job, group, gpus, limited):
             # What was borrowed may be given back on nodes of another partition, too.
             reached = limited or victim.job_id in there
             if reached and self._may_be_taken(victim, job, group, gpus):
@@ -171,6 +173,24 @@ class Preemption:
             for room in pool.rooms:
                 for job_id in room.holds:
                     found[job_id].append(room)
+        return found
+
+    def _asked(self, job: Pending, group: int, gpus: float, limited: bool) -> Iterable[Victim]:
+        """Who may be, in their order. Where a quota is in the way, what is lent goes first."""
+        preempts = self._policy.preempts.get(job.band, frozenset())
+        by_band = [victim for victim in self._victims if victim.band in preempts]
+        lent = self._lent(group, gpus)
+        return dict.fromkeys([*lent, *by_band] if limited else [*by_band, *lent])
+
+    def _lent(self, group: int, gpus: float) -> list[Victim]:
+        """What others have borrowed of that to which the group has a right."""
+        found: list[Victim] = []
+        for borrower in self._tally.borrowers(group, gpus):
+            theirs = [
+                v for v in self._victims if self._tally.is_below(v.group, borrower.project_id)
+            ]
+            back = set(borrowed(theirs, borrower.over))
+            found += [victim for victim in theirs if victim in back]
         return found
 
     def _may_be_asked(self, victim: Victim) -> bool:

@@ -6,12 +6,16 @@ for one more costs a few comparisons of whole numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from operator import itemgetter
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import (
     PARTS_PER_GPU,
+    Borrower,
     Key,
     Limited,
     Quota,
@@ -59,6 +63,9 @@ class Counter:
         """All of it."""
         self.used = 0
         """Of GPU-hours: what has been used and not only charged."""
+
+    def has_room(self, asked: int) -> bool:
+        return self.taken + asked <= self.limit
 
 
 Mark = tuple[list[tuple[Counter, int]], int]
@@ -198,6 +205,51 @@ class Tally:
             ours = by_parent.get(self._parent(theirs))
             if ours is not None and ours is not theirs:
                 yield ours, theirs
+
+    def over_guarantee(self, project_id: int) -> float:
+        """The GPUs that a project and all below it have borrowed."""
+        return self._over(project_id) / PARTS_PER_GPU
+
+    def borrowers(self, group: int, gpus: float) -> tuple[Borrower, ...]:
+        """Who has borrowed what a job of this group has a right to.
+
+        A project asks back what siblings use beyond their guarantees, as long as it stays within
+        its own. Most over first, relative to the guarantee (Kueue's dominant resource share with
+        the guarantee for its weight); the nearest lenders before those further up.
+        """
+        mine = self._groups[group]
+        guarded = {counter.rule.project_id: counter for counter in mine.guarantees}
+        if not guarded:
+            return ()
+        project_id = mine.key[0]
+        return tuple(
+            borrower
+            for project in self.tree.line(project_id)
+            if project.id in guarded and guarded[project.id].has_room(parts(gpus))
+            for borrower in self._borrowers_below(project.parent_id)
+        )
+
+    def is_below(self, group: int, project_id: int) -> bool:
+        """Whether a group's jobs count against the guarantee of this project."""
+        guarantees = self._groups[group].guarantees
+        return any(counter.rule.project_id == project_id for counter in guarantees)
+
+    def _borrowers_below(self, parent_id: int | None) -> list[Borrower]:
+        """Nobody who is within their own guarantee is among them, nor is then who asks."""
+        found = []
+        for project_id, guarantee in self.tree.lenders[parent_id].items():
+            over = self._over(project_id)
+            if over > 0:
+                limit = counted(Limited.GPUS, guarantee.limit)
+                relative = Fraction(over, limit) if limit else math.inf
+                borrower = Borrower(project_id, guarantee.limit, over / PARTS_PER_GPU)
+                found.append((-relative, project_id, borrower))
+        return [borrower for _, _, borrower in sorted(found, key=itemgetter(0, 1))]
+
+    def _over(self, project_id: int) -> int:
+        guarantee = self.tree.guarantees.get(project_id)
+        counter = guarantee and self._counters.get((*guarantee.kind, None))
+        return max(0, counter.taken - counter.limit) if counter else 0
 
     def _parent(self, counter: Counter) -> int | None:
         project_id = counter.rule.project_id

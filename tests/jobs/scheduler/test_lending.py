@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from fractions import Fraction
 
 from hypothesis import given, settings
@@ -12,7 +11,8 @@ from jobs.bands import Band
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.lending import borrowed
-from jobs.scheduler.limits import Borrower, Demand, Holding, Limited, Limits, Quota, Usage
+from jobs.scheduler.limits import Borrower, Limited, Limits, Quota, Usage
+from jobs.scheduler.preempt import Victim
 from jobs.scheduler.tally import BORROWS, FITS
 from tests.jobs.scheduler.quotas import NOW
 
@@ -113,23 +113,23 @@ def test_limits_of_a_band_or_of_each_user_are_no_guarantee() -> None:
     assert in_the_way(counters({}, quotas), VISION, 5) == [(Limited.GPUS, "vision", False)]
 
 
-def holding(job_id: int, gpus: float, band: Band, minutes: int) -> Holding:
-    demand = Demand(job_id, VISION, 1, band, gpus, 3600, "gpu")
-    return Holding(demand, NOW - timedelta(minutes=minutes))
+def runs(job_id: int, gpus: float, band: Band, minutes: int, group: int = 0) -> Victim:
+    begun = -60.0 * minutes
+    return Victim(job_id, band, group, gpus, started_at=begun, saved_at=begun)
 
 
 def test_what_is_borrowed_is_the_lowest_band_then_the_youngest() -> None:
     running = [
-        holding(1, 4, Band.PRODUCTION, 1),
-        holding(2, 2, Band.BATCH, 90),
-        holding(3, 2, Band.BATCH, 30),
-        holding(4, 2, Band.BATCH, 30),
-        holding(5, 8, Band.BEST_EFFORT, 1),
-        holding(6, 0, Band.BATCH, 1),
+        runs(1, 4, Band.PRODUCTION, 1),
+        runs(2, 2, Band.BATCH, 90),
+        runs(3, 2, Band.BATCH, 30),
+        runs(4, 2, Band.BATCH, 30),
+        runs(5, 8, Band.BEST_EFFORT, 1),
+        runs(6, 0, Band.BATCH, 1),
     ]
 
     def ids(over: float) -> list[int]:
-        return [found.demand.job_id for found in borrowed(running, over)]
+        return [found.job_id for found in borrowed(running, over)]
 
     assert ids(0) == []
     assert ids(0.5) == [4]
@@ -154,29 +154,21 @@ def test_taking_back_what_is_borrowed_lets_in_who_is_owed(
     running = []
     for job_id, (project_id, gpus) in enumerate(load):
         if check(count, project_id, float(gpus)) < 0:
-            count.add(count.group(project_id, 1, Band.BATCH), float(gpus), 0)
-            demand = Demand(job_id, project_id, 1, Band.BATCH, float(gpus), 60, "gpu")
-            running.append(Holding(demand, NOW))
+            group = count.group(project_id, 1, Band.BATCH)
+            count.add(group, float(gpus), 0)
+            running.append(runs(job_id, float(gpus), Band.BATCH, 0, group))
     for project_id in (VISION, ROBOTS, AUDIO):
         group = count.group(project_id, 1, Band.BATCH)
         owed = [why for why in count.why(group, 2, 0) if why.owed]
         found = count.borrowers(group, 2)
         assert not owed or found
         for borrower in found:
-            theirs = [h for h in running if _is_below(h.demand.project_id, borrower.project_id)]
+            theirs = [h for h in running if count.is_below(h.group, borrower.project_id)]
             back = borrowed(theirs, borrower.over)
-            left = sum(h.demand.gpus for h in theirs) - sum(h.demand.gpus for h in back)
+            left = sum(h.gpus for h in theirs) - sum(h.gpus for h in back)
             assert left <= borrower.guarantee + 1e-9
             for one in back:
-                count.remove(group_of(count, one), one.demand.gpus, 0)
+                count.remove(one.group, one.gpus, 0)
             running = [h for h in running if h not in back]
         if owed:
             assert check(count, project_id, 2) == FITS
-
-
-def group_of(count: Counters, one: Holding) -> int:
-    return count.group(one.demand.project_id, one.demand.user_id, one.demand.band)
-
-
-def _is_below(project_id: int, above: int) -> bool:
-    return project_id == above or (project_id, above) == (NESTED, VISION)

@@ -129,3 +129,22 @@ def test_who_borrows_keeps_to_the_limit_of_its_array() -> None:
     asked = lent([], *tasks)
     two_nodes = replace(asked, nodes=(node(1), node(2)), quotas=(*LENDING[1], *MUCH))
     assert [start.job_id for start in plan(two_nodes, NOW).starts] == [1]
+
+
+def test_it_is_taken_back_from_who_is_most_beyond_the_guarantee() -> None:
+    """However little work is lost elsewhere; and of a project's jobs, the lowest band."""
+    quotas = tuple(Quota(number, Limits(gpus=gpus)) for number, gpus in ((1, 5), (2, 4), (3, 1)))
+    least = [borrows(number) for number in (40, 41, 42, 43, 44, 45)]
+    most = [
+        replace(borrows(51), project_id=3, band=Band.PRODUCTION, saved_at=NOW),
+        replace(borrows(52), project_id=3),
+        replace(borrows(53), project_id=3),
+        replace(borrows(54), project_id=3),
+    ]
+    active = [*least, *most]
+    asked = lent(active, pending(1, 1, project_id=1))
+    full = node(1, gpus=len(active), used={run.id: 1 for run in active})
+    asked = replace(asked, nodes=(full,), quotas=quotas)
+    assert [one.job_id for one in plan(asked, NOW).preempted] == [52]
+    two = replace(asked, pending=(pending(1, 4, project_id=1),))
+    assert {one.job_id for one in plan(two, NOW).preempted} == {52, 53, 54, 40}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from jobs.bands import Band
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Project
-from jobs.scheduler.lending import borrowed
 from jobs.scheduler.limits import Demand, Holding, Limited, Limits, Quota, Scope, Usage
 from jobs.scheduler.periods import CalendarMonth
+from jobs.scheduler.plan import plan
+from jobs.scheduler.policy import Policy
+from jobs.scheduler.snapshot import Running, Snapshot
 from jobs.scheduler.tally import BORROWS, FITS
 from tests.jobs.scheduler import worked_examples
+from tests.jobs.scheduler.clusters import node, pending
+from tests.jobs.scheduler.clusters import running as running_job
+from tests.jobs.scheduler.generated import usage
 from tests.jobs.scheduler.worked_examples import Row, number
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -112,31 +118,53 @@ def test_answers() -> None:
 
 def test_lending() -> None:
     lab, vision, robots = (IDS[name] for name in ("lab", "vision", "robots"))
-    quotas = [
+    quotas = tuple(
         Quota(project_id, Limits(gpus=number(ROWS[name]["GPUs"])))
         for name, project_id in IDS.items()
-    ]
-    count = Counters(PROJECTS, quotas, Usage(NOW), frozenset({lab}))
-    runs = {vision: 0.0, robots: 0.0}
-    started = []
+    )
+    active: list[Running] = []
     for minute, row in enumerate(table("Example: lent")):
-        project_id, gpus = IDS[row["project"]], number(row["GPUs"])
-        group = count.group(project_id, 0, Band.BATCH)
-        found = count.check(group, gpus, 0)
-        answer = {FITS: "starts", BORROWS: "borrows"}.get(found, "waits")
-        if found < 0:
-            count.add(group, gpus, 0)
-            runs[project_id] += gpus
-            asked = Demand(minute, project_id, 0, Band.BATCH, gpus, 60, "gpu")
-            started.append(Holding(asked, NOW + minute * timedelta(minutes=1)))
-        elif any(why.owed for why in count.why(group, gpus, 0)):
-            names = [PROJECTS[one.project_id].name for one in count.borrowers(group, gpus)]
+        now = NOW + minute * timedelta(minutes=1)
+        gpus = int(row["GPUs"])
+        asks = pending(minute + 1, gpus, project_id=IDS[row["project"]])
+        used = {job.id: int(job.gpus) for job in active}
+        asked = Snapshot(
+            (node(1, gpus=64, used=used),), (asks,), tuple(active), projects=tuple(PROJECTS),
+            quotas=quotas, lends=frozenset({lab}), quota_usage=usage([asks], active),
+            policy=Policy(min_run_s=0),
+        )  # fmt: skip
+        decided = plan(asked, now)
+        answer = "waits"
+        if decided.starts:
+            before = counted(asked)
+            group = before.group(asks.project_id, asks.user_id, asks.band)
+            borrows = before.check(group, gpus, 0) == BORROWS
+            answer = "borrows" if borrows else "starts"
+            begun = running_since(minute + 1, now, asks.project_id, gpus)
+            active.append(begun)
+        elif decided.preempted:
+            gone = [job for job in active if job.id in {one.job_id for one in decided.preempted}]
+            assert [job.gpus for job in gone] == [6], "the younger one"
+            names = {PROJECTS[job.project_id].name for job in gone}
             answer += f", takes back from {', '.join(names)}"
-        beyond = [
-            f"{name} by {over:g}" for name in IDS if (over := count.over_guarantee(IDS[name]))
+        runs = [
+            sum(job.gpus for job in active if job.project_id == one) for one in (vision, robots)
         ]
         told = (row["answer"], number(row["vision"]), number(row["robots"]))
-        assert (answer, runs[vision], runs[robots]) == told
+        assert (answer, *runs) == told
+        after = counted(replace(asked, quota_usage=usage([], active)))
+        beyond = [
+            f"{name} by {over:g}" for name in IDS if (over := after.over_guarantee(IDS[name]))
+        ]
         assert ", ".join(beyond) == row["beyond the guarantee"]
-    theirs = [holding for holding in started if holding.demand.project_id == vision]
-    assert [one.demand.gpus for one in borrowed(theirs, count.over_guarantee(vision))] == [6]
+
+
+def running_since(job_id: int, start: datetime, project_id: int, gpus: int) -> Running:
+    return replace(
+        running_job(job_id, 600, 1), project_id=project_id, gpus=gpus, started_at=start
+    )  # fmt: skip
+
+
+def counted(asked: Snapshot) -> Counters:
+    told = asked.quota_usage or Usage(NOW)
+    return Counters(asked.projects, asked.quotas, told, asked.lends)
