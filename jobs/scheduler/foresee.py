@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import takewhile
 
 from jobs.bands import Band
 from jobs.scheduler.forecast import Forecast
@@ -61,7 +62,7 @@ class Foresight:
 
     def expected(self) -> dict[int, datetime]:
         """By job id: when it is expected to start."""
-        found = self._play(EXPECTED)
+        found = self._kept(self._play(EXPECTED))
         return {job_id: self._moment(at) for job_id, at in found.items() if self._waits(job_id)}
 
     def estimates(self) -> dict[int, Estimate]:
@@ -71,6 +72,7 @@ class Foresight:
         told = told or any(job.expected_end for job in self.snapshot.running)
         # Where there is no history, all three are the same.
         early, late = (self._play(EARLY), self._play(LATE)) if told else (expected, expected)
+        expected, late = self._kept(expected), self._kept(late)
         return {
             job_id: Estimate(
                 at=self._moment(at),
@@ -80,6 +82,16 @@ class Foresight:
             for job_id, at in expected.items()
             if self._waits(job_id)
         }
+
+    def _kept(self, found: dict[int, float]) -> dict[int, float]:
+        """No later than promised, for those before whom nobody comes back to the queue."""
+        ahead = takewhile(lambda job: self._waits(job.id), self.waiting)
+        by = {
+            job.id: promise.at
+            for job in ahead
+            if (promise := self.pools[job.partition].promises.get(job.id)) is not None
+        }
+        return {job_id: min(at, by.get(job_id, at)) for job_id, at in found.items()}
 
     def _waits(self, job_id: int) -> bool:
         return job_id not in self._running
