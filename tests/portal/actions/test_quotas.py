@@ -93,7 +93,7 @@ def test_each_scope_and_band_has_its_own(do: Verb, project: Project) -> None:
     [
         ({"limits": {"gpus": -1}}, "gpus", "greater than or equal to 0"),
         ({"limits": {"gpus": float("nan")}}, "gpus", "Give a number."),
-        ({"limits": {"gpu_hours": float("inf")}}, "gpu_hours", "Give a number."),
+        ({"limits": {"gpu_hours": float("inf")}}, "gpu_hours", "less than or equal to"),
         ({"limits": {"jobs_running": "few"}}, "jobs_running", "must be an integer"),
         ({"limits": {"partitions": ["gpus"]}}, "partitions", "There is no gpus; there is gpu."),
         ({"limits": {"gpu_models": ["H100"]}}, "gpu_models", f"there is {A100}."),
