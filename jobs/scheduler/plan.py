@@ -79,14 +79,17 @@ class Decision:
         estimates = self._walk.foresight().estimates()
         return replace(self.plan, explanations=reasons, estimates=estimates)
 
+    def expected(self) -> dict[int, datetime]:
+        """When each job that may start is expected to: at once for those that start."""
+        if self._walk is None:
+            return {}
+        at = self._walk.now.astimezone(UTC)
+        return {start.job_id: at for start in self.plan.starts} | self._walk.foresight().expected()
+
 
 def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:
     """When each job that may start is expected to: `now` for those that a plan would start."""
-    walk = _Walk.of(snapshot, now)
-    for job in ranked(snapshot, now):
-        walk.take(job)
-    begun, at = walk.finish().starts, now.astimezone(UTC)
-    return {start.job_id: at for start in begun} | walk.foresight().expected()
+    return Decision(snapshot, now).expected()
 
 
 @dataclass
