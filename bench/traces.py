@@ -29,10 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import openb
 from bench.trials import WORKLOADS, Source, Trial, usual_trials
-from jobs.scheduler.simulate.measure import Figures, figures
+from jobs.scheduler.simulate.measure import Figures
+from jobs.scheduler.simulate.play import play as simulate
 from jobs.scheduler.simulate.policies import Known, PolicyError, Walls, find_policy
-from jobs.scheduler.simulate.run import Simulation
-from jobs.scheduler.simulate.scenario import workload
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
@@ -86,14 +85,8 @@ def load(source: Source, folder: Path) -> Loaded:
 def play(loaded: Loaded, trial: Trial) -> Played:
     """Raises `PolicyError` where the workload does not tell what the policy needs to know."""
     began = time.process_time()
-    simulation = Simulation(
-        workload(loaded.name, loaded.kept.jobs, loaded.cluster, trial.policy),
-        trial.policy.policy,
-        trial.policy.start_lengths(),
-        time.perf_counter,
-    )
-    simulation.play()
-    return Played(trial, figures(simulation), time.process_time() - began)
+    found = simulate(loaded.name, loaded.kept.jobs, loaded.cluster, trial.policy, time.perf_counter)
+    return Played(trial, found, time.process_time() - began)
 
 
 def play_all(read: list[Loaded], processes: int) -> Iterator[tuple[Loaded, list[Played]]]:

@@ -10,16 +10,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from jobs.scheduler.simulate.measure import Figures, figures
+from jobs.scheduler.simulate.play import play
 from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policy
-from jobs.scheduler.simulate.run import Simulation, Stuck
-from jobs.scheduler.simulate.scenario import workload
+from jobs.scheduler.simulate.run import Stuck
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
     Cluster,
     Format,
-    Kept,
     Recorded,
     Window,
     format_of,
@@ -62,7 +60,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _simulate(self, options: dict[str, Any]) -> None:
-        policies = [find_policy(text) for text in options["policy"] or ("fifo", "carrel")]
+        asked = options["policy"] or ("fifo", "carrel")
+        policies = [_walled(find_policy(text), options["walls"]) for text in asked]
         # The trace first: what is said of it explains most about the other file.
         jobs, cluster = _jobs(options), _cluster(options["cluster"])
         kept = keep_possible(jobs, cluster, GPUS_PER_NODE)
@@ -72,7 +71,7 @@ class Command(BaseCommand):
             raise CommandError("No job of this trace fits on this cluster.")
         name = options["trace"].name
         rows = [
-            (policy.name, _play(name, kept, cluster, _walled(policy, options["walls"])))
+            (policy.name, play(name, kept.jobs, cluster, policy, time.perf_counter))
             for policy in policies
         ]
         self.stdout.write(f"{name}: {len(kept.jobs):,} jobs on {cluster.total:,} nodes")
@@ -87,17 +86,6 @@ class Command(BaseCommand):
 
 def _walled(policy: SimPolicy, walls: str | None) -> SimPolicy:
     return policy if walls is None else replace(policy, walls=Walls(walls))
-
-
-def _play(name: str, kept: Kept, cluster: Cluster, policy: SimPolicy) -> Figures:
-    simulation = Simulation(
-        workload(name, kept.jobs, cluster, policy),
-        policy.policy,
-        policy.start_lengths(),
-        time.perf_counter,
-    )
-    simulation.play()
-    return figures(simulation)
 
 
 def _cluster(text: str) -> Cluster:
