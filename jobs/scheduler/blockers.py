@@ -171,14 +171,20 @@ class Blockers:
         away = [room.node for room in shape.able if room.node.unavailable]
         return f" Could hold it too, but takes no jobs now: {unavailable(away)}." if away else ""
 
-    def _is_unknown(self, shape: Shape) -> bool:
-        """Whether too few nodes are left without those of which nobody knows who has them."""
-        if not any(held.end == math.inf for r in shape.ready for held in r.holds.values()):
-            return False
-        now = self._now.timestamp()
-        first = shape.earliest(1.0, now)
+    def _unknown(self, shape: Shape) -> str:
+        """That, if too few nodes are left without those of which nobody knows when they are."""
+        held = {h.job_id for r in shape.ready for h in r.holds.values() if h.end == math.inf}
+        if not held:
+            return ""
+        first = shape.earliest(1.0, self._now.timestamp())
         known = [room for room, at in zip(shape.ready, first, strict=True) if at < math.inf]
-        return choose(shape.asked, known) is None
+        if choose(shape.asked, known) is not None:
+            return ""
+        overdue = self._others.holding(held & self._others.ends.keys())
+        if not overdue:
+            return " When that will be free is not known."
+        who = _capital(jobs_named(overdue))
+        return f" {who} should have ended by now: when that will be free is not known."
 
     def _outlook(
         self, job: Pending, pool: Pool, aside: Iterable[Pending], told: Closure | None = None
@@ -189,8 +195,7 @@ class Blockers:
         """
         shape, promise = pool.shape_of(job), pool.promises.get(job.id)
         if promise is None:
-            unknown = self._is_unknown(shape)
-            return " When that will be free is not known." if unknown else ""
+            return self._unknown(shape)
         leaving = {
             held.job_id: held.end
             for room, part in promise.site

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.fit import switches
-from jobs.scheduler.snapshot import Explanation, Node, Pending
+from jobs.scheduler.snapshot import LATE_S, Explanation, Node, Pending
 from jobs.scheduler.words import clock, count, jobs_named, latest, listed
 from jobs.spec import Resources
 
@@ -50,13 +50,19 @@ def dependency(
     detail = f"Waits for {jobs_named(others)} to end"
     known = [end for end in ends if end is not None]
     if len(known) == len(others):
-        last = max(known)
-        detail += f", by {latest(last, now)} at the latest" if last > now else ", due any moment"
+        detail += _by(max(known), now)
     elif known:
         detail += f"; {len(known)} of {len(others)} {'runs' if len(known) == 1 else 'run'} now"
     elif len(others) > 1:
         detail += "; not all of them have started"
     return Explanation(Reason.DEPENDENCY, f"{detail}.")
+
+
+def _by(end: datetime, now: datetime) -> str:
+    late_s = now.timestamp() - end.timestamp()
+    if late_s < 0:
+        return f", by {latest(end, now)} at the latest"
+    return ", due any moment" if late_s <= LATE_S else f", due since {clock(end, now)}"
 
 
 def begin_time(begin_at: datetime, now: datetime) -> Explanation:

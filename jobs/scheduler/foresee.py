@@ -105,7 +105,8 @@ class Foresight:
         forecast = Forecast(self.pools, self.tally, now)
         done = set()
         for job in self.snapshot.running:
-            end, by = lengths.running(job).timestamp(), self.gone.get(job.id, math.inf)
+            end = math.inf if job.is_stuck(now) else lengths.running(job).timestamp()
+            by = self.gone.get(job.id, math.inf)
             forecast.runs(job.id, min(end, by), self._holdings.get(job.id))
             if not job.leaving and end <= by:
                 done.add(job.id)

@@ -15,7 +15,7 @@ from jobs.scheduler.priority import PriorityWeights
 from jobs.spec import Resources
 
 LATE_S = 60.0
-"""So long past its end who is being stopped still counts as about to be gone."""
+"""So long past its end a job still counts as about to be gone."""
 
 
 def label(job_id: int, array_id: int | None, array_index: int | None) -> str:
@@ -172,8 +172,8 @@ class Running:
         return label(self.id, self.array_id, self.array_index)
 
     def is_stuck(self, now: float) -> bool:
-        """Being ended, and so long past its end that nobody knows when it will be gone."""
-        return not self.preemptible and self.ends_by.timestamp() + LATE_S < now
+        """So long past its end that nobody knows when it will be gone."""
+        return self.ends_by.timestamp() + LATE_S < now
 
 
 @dataclass(frozen=True)

@@ -26,22 +26,25 @@ def about(at: datetime, now: datetime) -> str:
     if left < NEAR:
         minutes = round(left.total_seconds() / 60)
         return f"in about {minutes if minutes < 10 else 5 * round(minutes / 5)} min"
-    return "about " + " ".join(filter(None, _words(_rounded(at, now, 0.5), now)))
+    return f"about {_said(_words(_rounded(at, now, 0.5), now))}"
 
 
-def between(early: datetime, late: datetime, now: datetime) -> str:
-    """`between 13:40 and 15:20`, `between now and 02:00 tomorrow`; empty where there is no
-    spread, or none that such words would tell."""
+def spread(at: datetime, early: datetime, late: datetime, now: datetime) -> str:
+    """What goes with `about(at, now)`: `between 13:40 and 15:20`, `between now and 02:00 tomorrow`;
+    `or as late as 15:20` of what may be any moment now. Empty where there is no spread, or none
+    that such words would tell."""
     if late - early < SOON or late - now < SOON:
         return ""
     first, last = _words(_rounded(early, now, 0.0), now), _words(_rounded(late, now, 1.0), now)
+    if at - now < SOON:
+        return f"or as late as {_said(last)}"
     if early - now < SOON:
         first = ("now", "")
     elif first == last:
         return ""
     elif first[1] == last[1] and first[0]:
         first = (first[0], "")
-    return f"between {' '.join(filter(None, first))} and {' '.join(filter(None, last))}"
+    return f"between {_said(first)} and {_said(last)}"
 
 
 def _rounded(at: datetime, now: datetime, up: float) -> datetime:
@@ -65,3 +68,7 @@ def _words(local: datetime, now: datetime) -> tuple[str, str]:
         return clock, f"on {local:%A}"
     year = f" {local.year}" if local.year != now.year else ""
     return "", f"{local.day} {local:%b}{year}"
+
+
+def _said(words: tuple[str, str]) -> str:
+    return " ".join(filter(None, words))

@@ -16,6 +16,7 @@ from jobs.scheduler.fairshare import Standing, standings
 from jobs.scheduler.policy import Order
 from jobs.scheduler.predict import Prediction, Work
 from jobs.scheduler.priority import Factors, Priority, priority
+from jobs.scheduler.snapshot import LATE_S
 from jobs.scheduler.turn import Turn, turn
 from jobs.spec import Resources
 from jobs.spec_json import from_dict, resources
@@ -36,6 +37,8 @@ class Holder:
     job: Job
     until: datetime | None
     """When it ends at the latest; None while it has not started."""
+    overdue: bool = False
+    """It should have ended, and nobody knows when it will."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def of(job: Job, now: datetime) -> Why:
     standing = places.get((job.project_id, job.owner_id))
     return Why(
         sentences=tuple(job.also),
-        holders=tuple(_holders(job)),
+        holders=tuple(_holders(job, now)),
         position=rows.positions([job]).get(job.pk),
         priority=_priority(job, standing, now) if standing else None,
         turn=_turn(job, standing, now) if standing else None,
@@ -76,7 +79,7 @@ def named(sentences: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(label for names in found for label in re.findall(LABEL, names)))
 
 
-def _holders(job: Job) -> Iterator[Holder]:
+def _holders(job: Job, now: datetime) -> Iterator[Holder]:
     """In the order in which the sentences name them."""
     labels = named([job.detail, *job.also])
     if not labels:
@@ -90,7 +93,9 @@ def _holders(job: Job) -> Iterator[Holder]:
     for other in dict.fromkeys(others[label] for label in labels if label in others):
         if not other.ended:
             began = other.started_at if other.active else None
-            yield Holder(other, began + timedelta(seconds=other.walltime_s) if began else None)
+            until = began + timedelta(seconds=other.walltime_s) if began else None
+            overdue = until is not None and now - until > timedelta(seconds=LATE_S)
+            yield Holder(other, until, overdue)
 
 
 def _asked(job: Job) -> Resources | None:

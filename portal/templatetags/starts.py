@@ -57,7 +57,7 @@ def roughly(moment: datetime) -> SafeString:
 @register.filter
 def spread(expected: Estimate) -> str:
     """`between 13:40 and 15:20`; empty where nothing is known of a spread."""
-    return when.between(expected.early, expected.late, timezone.localtime())
+    return when.spread(expected.at, expected.early, expected.late, timezone.localtime())
 
 
 @register.filter

@@ -129,7 +129,7 @@ class Play:
 
 def promises(snapshot: Snapshot, now: datetime) -> dict[str, Pool]:
     """The partitions with what this pass promises, for jobs that wait for nothing of their own."""
-    pools = pools_of(snapshot, now)
+    pools = pools_of(snapshot, now.timestamp())
     counters = Counters(
         snapshot.projects, snapshot.quotas, snapshot.quota_usage or Usage(now), snapshot.lends
     )

@@ -52,6 +52,11 @@ CASES: dict[
         FULL, [LIKELY], [pending(1, 4, expected_s=600.0, spread_s=(60.0, 1200.0)), pending(2, 4)],
         {1: (10, 20, 60), 2: (11, 30, 120)},
     ),
+    "a job past its limit is about to be gone, and one long past it nobody knows when": (
+        [node(1, used={50: 4}), node(2, used={51: 4}, partition="cpu")],
+        [running(50, -1, 1), running(51, -2, 2)],
+        [pending(1, 4), pending(2, 4, partition="cpu")], {1: (1 / 60, 1 / 60, 1 / 60)},
+    ),
     "side by side": (
         FULL, HOUR, [pending(1, 2), pending(2, 2)], {1: (60, 60, 60), 2: (60, 60, 60)},
     ),

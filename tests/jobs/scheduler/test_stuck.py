@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 
 from jobs.bands import Band
+from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Policy
-from jobs.scheduler.snapshot import Running, Snapshot
+from jobs.scheduler.snapshot import DependencyState, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.play import Play
 
@@ -60,3 +61,15 @@ def test_who_should_be_gone_soon_is_waited_for_and_not_for_ever(leaving: bool) -
     playing = play(idle(51, preemptible=False, leaving=leaving, ends_by=soon), idle(52))
     assert told(playing, 20) == {52: 90}
     assert playing.started == {1: NOW + timedelta(seconds=150)}
+
+
+def test_who_waits_for_one_that_should_have_ended_is_told_so() -> None:
+    late = replace(idle(51), ends_by=NOW - timedelta(hours=1), band=Band.PRODUCTION)
+    after = pending(2, dependency=DependencyState.WAITING, waits_for=(51,))
+    found = plan(Snapshot((node(1, 1, {51: 1}),), (WAITS, after), (late,)), NOW)
+    assert {job_id: why.detail for job_id, why in found.explanations.items()} == {
+        1: "Needs 1 GPU on one node; none is free. "
+        "Job 51 should have ended by now: when that will be free is not known.",
+        2: "Waits for job 51 to end, due since 11:00 UTC.",
+    }
+    assert not found.estimates

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.scheduler.when import about, between
+from jobs.scheduler.when import about, spread
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 13, 2, 30, tzinfo=BERLIN)  # a Saturday
@@ -57,8 +57,24 @@ def test_about(moment: str, words: str) -> None:
         ("2026-11-21T12:00", "2026-11-21T13:00", ""),
     ],
 )
-def test_between(early: str, late: str, words: str) -> None:
-    assert between(at(early), at(late), NOW) == words
+def test_spread(early: str, late: str, words: str) -> None:
+    assert spread(at(late), at(early), at(late), NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("late", "words"),
+    [
+        ("2026-11-21T13:03", ""),
+        ("2026-11-21T13:09", "or as late as 13:10"),
+        ("2026-11-21T22:07", "or as late as 22:10"),
+        ("2026-11-22T01:50", "or as late as 02:00 tomorrow"),
+        ("2026-12-03T11:40", "or as late as 3 Dec"),
+    ],
+)
+def test_spread_of_what_may_be_any_moment_now(late: str, words: str) -> None:
+    for expected in (NOW - timedelta(hours=1), NOW, NOW + timedelta(minutes=1)):
+        assert about(expected, NOW) == "any moment now"
+        assert spread(expected, NOW - timedelta(hours=1), at(late), NOW) == words
 
 
 @given(st.integers(0, 11 * 3600), st.integers(120, 3600))
@@ -66,7 +82,7 @@ def test_the_spread_is_never_told_narrower_than_it_is(start: int, lasts: int) ->
     now = datetime(2026, 11, 21, 0, 0, tzinfo=BERLIN)
     early = now + timedelta(seconds=start)
     late = early + timedelta(seconds=lasts)
-    words = between(early, late, now)
+    words = spread(late, early, late, now)
     if not words:
         assert late - now < timedelta(minutes=2)
         return

@@ -51,7 +51,7 @@ def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Pro
     for gpus in (4, 4, 1):
         cast.job(bob, project, gpus=gpus)
     first = Job.objects.order_by("pk")[0]
-    cast.run(cast.job(bob, project, state=State.RUNNING), node, 0)
+    cast.run(cast.job(bob, project, state=State.RUNNING, started_at=timezone.now()), node, 0)
     page = check(as_alice)
     # The third of them fits beside, and starts.
     assert "it would wait. What it needs is free (on gpu-1), but kept for job " in page

@@ -58,6 +58,15 @@ def test_the_panel_tells_what_is_in_the_way_and_who_holds_it(
     assert "as of <time" in shown
 
 
+def test_of_who_should_have_ended_nobody_tells_when_it_will(as_alice: Client, waiting: Job):
+    Job.objects.filter(name="hog").update(started_at=timezone.now() - 3 * HOUR)
+    schedule.schedule(now=timezone.now())
+    shown = text(as_alice, waiting)
+    assert "should have ended by now: when that will be free is not known." in shown
+    assert "nobody can tell" in shown
+    assert "; was to end by <time" in shown
+
+
 def test_further_blockers_are_kept_and_told(as_alice: Client, alice: User, waiting: Job):
     Job.objects.filter(pk=waiting.pk).update(also=["The quota of vision is <full>."])
     shown = text(as_alice, waiting)
