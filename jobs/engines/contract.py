@@ -63,6 +63,8 @@ class Stop:
     key: str
     signal: int = 15
     grace_s: int = 30
+    why: str = ""
+    """For its log, in a few words."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ _NEVER = float("inf")
 MEMORY_LOOK_S = 1.0
 MEMORY_CLOSE_LOOK_S = 0.2
 UNSEEN_S = 2.0
+ASKED = "asked to stop"
 
 
 def record(status: int, witness: Witness) -> "dict[str, Any]":
@@ -35,15 +36,15 @@ def record(status: int, witness: Witness) -> "dict[str, Any]":
     }
 
 
-def demands(run: Run) -> "list[tuple[int, float]]":
-    """What `stop` asked for: signals, and how many seconds later all that is left is killed."""
+def demands(run: Run) -> "list[tuple[int, float, str]]":
+    """What `stop` asked for: signals, how many seconds later all that is left is killed, why."""
     found = []
     stop = run.read("stop.json")
     if stop is not None:
-        found.append((stop["signal"], stop["grace_s"]))
+        found.append((stop["signal"], stop["grace_s"], stop.get("why") or ASKED))
     words = (run.link("stop") or "").split()
     if len(words) == 2:
-        found.append((int(words[0]), float(words[1])))
+        found.append((int(words[0]), float(words[1]), ASKED))
     return found
 
 

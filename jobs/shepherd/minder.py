@@ -181,14 +181,15 @@ class Minder:
         if not self._is_woken:
             return
         self._is_woken = False
-        for number, grace_s in demands(self.run):
-            self._end("stopped", "asked to stop", number, grace_s)
+        for number, grace_s, why in demands(self.run):
+            self._end("stopped", why, number, grace_s)
 
     def _keep_limits(self, now: float) -> None:
         if self.limits.warning_is_due(now):
             number = self.spec["warning_signal"]
             left = round(self.limits.ends_at - now)
-            self.log.say("%d s of walltime left: sending signal %d" % (left, number))
+            name = signals.name_of(number)
+            self.log.say("%d s before the time limit: sending %s, as --signal asks" % (left, name))
             self._signal(number, "warned")
         if self.limits.walltime_is_over(now):
             message = "its walltime of %d s is over" % self.spec["walltime_s"]
@@ -199,16 +200,15 @@ class Minder:
             used = self.limits.measure_memory(now, processes.descendants(os.getpid()))
             if used is not None:
                 self.ending = None
-                message = "it used %d MiB of memory; its limit is %d MiB" % (
-                    used,
-                    self.spec["memory_mib"],
-                )
+                limit = self.spec["memory_mib"]
+                message = "it used %d MiB of memory; its limit is %d MiB" % (used, limit)
                 self._end("memory", message, signals.SIGKILL, 0)
 
     def _end(self, cause: str, message: str, number: int, grace_s: float) -> None:
         """Begin to end the run, or hurry it up when that has begun. A repeat changes nothing."""
         if self.ending is None:
-            self.log.say("%s: sending signal %d" % (message, number))
+            left = "; killed after %g s" % grace_s if number != signals.SIGKILL else ""
+            self.log.say("%s: sending %s%s" % (message, signals.name_of(number), left))
             self.ending = Ending(cause, message)
         if self.ending.hears(number, clock() + grace_s) and number != signals.SIGKILL:
             self._signal(number, cause)

@@ -16,7 +16,18 @@ MOST: int = _raw.NSIG
 DEFAULT: object = _raw.SIG_DFL
 IGNORE: object = _raw.SIG_IGN
 handle = _raw.signal
+_NAMES = {
+    getattr(_raw, name): name
+    # Of two names for the same signal the first in the alphabet is the usual one.
+    for name in sorted(dir(_raw), reverse=True)
+    if name.startswith("SIG") and not name.startswith("SIG_")
+}
 set_wakeup_fd = _raw.set_wakeup_fd
+
+
+def name_of(number: int) -> str:
+    """`SIGUSR1` for 10; `signal 40` for one without a name."""
+    return _NAMES.get(number, "signal %d" % number)
 
 
 def end_me_after(seconds: float) -> None:

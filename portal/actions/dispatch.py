@@ -29,6 +29,11 @@ Phase = Allocation.Phase
 RESEND_AFTER = timedelta(seconds=10)
 """A launch or a stop that brought no answer is sent again; both may be repeated."""
 MAX_BATCH = 100
+STOPS = (
+    "key", "stop_signal", "stop_grace_s", "attempt__preempted_by",
+    "attempt__job__cancelled_by__username", "attempt__job__cancelled_by__first_name",
+    "attempt__job__cancelled_by__last_name",
+)  # fmt: skip
 NEVER_REACHED = (NoRoute, Refused, LoginRefused, HostKeyChanged, NoPython)
 """These say for certain that nothing we sent was carried out."""
 
@@ -125,7 +130,8 @@ def _send_stops(node: Node, now: datetime) -> None:
     # Given up as lost; should its node come back after all, it must not run on there.
     lost = Q(phase=Phase.ENDED, cause=Cause.LOST, stop_sent_at=None)
     wanted = node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)
-    parts = list(wanted.order_by("pk").only("key", "stop_signal", "stop_grace_s")[:MAX_BATCH])
+    rows = wanted.order_by("pk").select_related("attempt__job__cancelled_by")
+    parts = list(rows.only(*STOPS)[:MAX_BATCH])
     if not parts:
         return
     try:
@@ -137,9 +143,16 @@ def _send_stops(node: Node, now: datetime) -> None:
 
 
 def _stop(part: Allocation) -> Stop:
+    why = _why_stopped(part.attempt)
     if part.stop_signal is None or part.stop_grace_s is None:
-        return Stop(part.key)
-    return Stop(part.key, part.stop_signal, part.stop_grace_s)
+        return Stop(part.key, why=why)
+    return Stop(part.key, part.stop_signal, part.stop_grace_s, why)
+
+
+def _why_stopped(attempt: Attempt) -> str:
+    if attempt.job.cancelled_by:
+        return f"cancelled by {attempt.job.cancelled_by}"
+    return f"makes room for {attempt.preempted_by}" if attempt.preempted_by else ""
 
 
 def resettle(*, now: datetime) -> None:

@@ -139,8 +139,11 @@ class Node:
 
         return eventually(look, f"{key} ends")
 
-    def stop(self, key: str = "j1.a1.n0", *, number: int = 15, grace_s: float = 30) -> None:
-        self.call("stop", stops=[{"key": key, "signal": number, "grace_s": grace_s}])
+    def stop(
+        self, key: str = "j1.a1.n0", *, number: int = 15, grace_s: float = 30, why: str = ""
+    ) -> None:
+        stop = {"key": key, "signal": number, "grace_s": grace_s, "why": why}
+        self.call("stop", stops=[stop])
 
     def run_dir(self, key: str = "j1.a1.n0") -> Path:
         return self.spool / "runs" / key

@@ -68,6 +68,13 @@ def test_a_stop_sends_the_signal_asked_for(node: Node, number: signal.Signals) -
     assert node.ended()["exit_code"] == 9
 
 
+def test_the_log_says_why_and_with_which_signal(node: Node) -> None:
+    node.launch(TRAPS.format("USR1"))
+    node.says(b"ready")
+    node.stop(number=signal.SIGUSR1, grace_s=60, why="makes room for\njob 17 (production)")
+    node.says(b"[carrel] makes room for job 17 (production): sending SIGUSR1; killed after 60 s\n")
+
+
 def test_a_stop_before_the_launch_makes_it_start_nothing(node: Node) -> None:
     node.stop()
     run = node.observe()
@@ -91,7 +98,9 @@ def test_walltime_ends_it(node: Node) -> None:
     run = node.ended()
     assert (run["cause"], run["signal"]) == ("walltime", signal.SIGTERM)
     assert run["message"] == "its walltime of 1 s is over"
-    assert b"[carrel] its walltime of 1 s is over: sending signal 15\n" in tail(run)
+    assert b"[carrel] its walltime of 1 s is over: sending SIGTERM; killed after 600 s\n" in tail(
+        run
+    )
     assert processes_with(word) == []
 
 
@@ -112,7 +121,7 @@ def test_a_warning_comes_before_the_walltime(node: Node) -> None:
     run = node.ended()
     assert (run["cause"], run["exit_code"]) == ("exited", 0)
     assert b"warned\n" in tail(run)
-    assert b"s of walltime left: sending signal 10\n" in tail(run)
+    assert b"s before the time limit: sending SIGUSR1, as --signal asks\n" in tail(run)
 
 
 def test_too_much_memory_ends_it(node: Node) -> None:

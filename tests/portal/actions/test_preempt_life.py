@@ -82,7 +82,9 @@ def test_who_does_not_listen_is_killed_after_the_grace(lab: Lab) -> None:
     part = Allocation.objects.get(attempt__job=victim, attempt__number=1)
     assert (part.cause, part.signal) == ("stopped", 9)
     told = lab.directory / "n1" / "runs" / part.key / "stop.json"
-    assert json.loads(told.read_text()) == {"signal": 15, "grace_s": 1}
+    why = f"makes room for job {other.pk} (production)"
+    assert json.loads(told.read_text()) == {"signal": 15, "grace_s": 1, "why": why}
+    assert f"[carrel] {why}: sending SIGTERM; killed after 1 s\n" in log_of(lab, victim, 1)
     assert "heard" in log_of(lab, victim, 1)
     assert "starts again from the beginning" in victim.attempts.get(number=1).detail
 
