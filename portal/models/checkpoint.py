@@ -33,3 +33,11 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def cut_off(self) -> bool:
+        """Its writer was gone before it was whole: it never becomes complete."""
+        if self.complete:
+            return False
+        ended_at = self.attempt.ended_at
+        return self.job.ended or (ended_at is not None and self.modified_at <= ended_at)

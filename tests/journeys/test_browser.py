@@ -107,7 +107,7 @@ def test_a_job_from_the_editor_to_its_cancellation(
     rows = page.locator("[id^=checkpoint-]")
     whole, half = (rows.filter(has_text=f"model-step-00000{step}.pt") for step in (4, 8))
     expect(whole).to_contain_text("complete")
-    expect(half).to_contain_text("still being written")
+    expect(half).to_contain_text("unfinished")
     expect(half).not_to_contain_text("complete")
 
     path, from_here = (whole.locator(".btn").nth(place).bounding_box() for place in (0, 1))

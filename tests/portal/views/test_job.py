@@ -8,9 +8,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from jobs.lifecycle import Reason, State
-from portal.models import Checkpoint, Event, Job, Node, Project, User
+from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, User
 from tests.portal import cast
 
 
@@ -109,11 +110,27 @@ def test_checkpoints(as_alice: Client, as_bob: Client, running: Job):
     done = checkpoint(running, "step_7.pt")
     half = checkpoint(running, "step_8.pt", complete=False)
     shown = page(as_alice, running)
-    assert "still being written" in shown
+    assert "unfinished" in shown
+    assert "when the run has ended" in shown
     assert "2 KiB" in shown
     assert f"?checkpoint={done.pk}" in shown
     assert f"?checkpoint={half.pk}" not in shown
     assert f"?checkpoint={done.pk}" not in page(as_bob, running)
+
+
+def test_what_nobody_will_finish_was_cut_off(as_alice: Client, running: Job):
+    half = checkpoint(running, "step_8.pt", complete=False)
+    first = running.attempts.get()
+    Attempt.objects.filter(pk=first.pk).update(ended_at=half.modified_at + timedelta(minutes=1))
+    Job.objects.update(state=State.PENDING)
+    assert "cut off" in page(as_alice, running)
+    half.modified_at += timedelta(minutes=2)
+    half.save()
+    assert "unfinished" in page(as_alice, running), "the next run writes it again"
+    Job.objects.update(state=State.COMPLETED, ended_at=timezone.now())
+    shown = page(as_alice, running)
+    assert "cut off" in shown
+    assert "when the run has ended" not in shown
 
 
 @pytest.mark.parametrize("reason", [Reason.RUN_LOST, Reason.NODE_RESTARTED, Reason.TIME_LIMIT])
