@@ -1,23 +1,23 @@
-"""Django's administration, for what has no page of its own yet: people, projects, partitions."""
+"""Django's administration, for what has no page of its own yet: people and partitions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from portal.actions.changes import Changes
-from portal.models import Event, Membership, Partition, Project, User
+from portal.models import Event, Partition, User
 from portal.queries import rights
 
 admin.site.site_header = "Carrel"
 admin.site.site_title = "Carrel"
-admin.site.index_title = "People, projects and partitions"
+admin.site.index_title = "People and partitions"
 # Rights come from `portal.queries.rights`; groups would be a setting that does nothing.
 admin.site.unregister(Group)
 
@@ -43,79 +43,80 @@ class ByAdministrators:
         return rights.may_administer(request.user) and not kept
 
 
-class _Members(ByAdministrators, admin.TabularInline):
-    model = Membership
-    extra = 1
-    fields = ["user"]
-    autocomplete_fields = ["user"]
+class WithEvents(ByAdministrators, admin.ModelAdmin):
+    """Each change is an event that says what was before, as of all settings."""
 
+    noun: ClassVar[str]
+    told: ClassVar[tuple[str, ...]]
+    """The fields that its events tell of, its name first."""
 
-class _Projects(ByAdministrators, admin.TabularInline):
-    model = Membership
-    extra = 1
-    fields = ["project"]
-    autocomplete_fields = ["project"]
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        before = self.model.objects.filter(pk=obj.pk).values(*self.told).first() or {}
+        super().save_model(request, obj, form, change)
+        changes = {
+            name: [before.get(name), getattr(obj, name)]
+            for name in self.told
+            if before.get(name) != getattr(obj, name)
+        }
+        if changes:
+            self._tell("set" if change else "added", obj, request, changes)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        super().delete_model(request, obj)
+        name = self.told[0]
+        self._tell("removed", obj, request, {name: [getattr(obj, name), None]})
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+    def _tell(
+        self, done: str, obj: Any, request: HttpRequest, changes: Changes | None = None
+    ) -> None:
+        Event.objects.create(
+            at=timezone.now(), kind=f"{self.noun} {done}", detail=getattr(obj, self.told[0]),
+            actor_id=request.user.pk, changes=changes,
+        )  # fmt: skip
 
 
 @admin.register(User)
-class PersonAdmin(ByAdministrators, UserAdmin):
-    """A person, with the projects they may submit to. Whoever has jobs is not deleted but
-    made inactive."""
+class PersonAdmin(WithEvents, UserAdmin):
+    """A person. Whoever has jobs, is in a project or has nodes reserved is not deleted but made
+    inactive; projects and their members have pages of their own."""
 
+    noun = "person"
+    told = ("username", "first_name", "last_name", "email", "is_active", "is_staff")
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
         ("Rights", {"fields": ("is_active", "is_staff")}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
+    readonly_fields = ("last_login", "date_joined")
     filter_horizontal = ()
     list_filter = ("is_staff", "is_active", "projects")
-    inlines = [_Projects]
 
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        kept = obj is not None and (obj.memberships.exists() or obj.reservations.exists())
+        return super().has_delete_permission(request, obj) and not kept
 
-@admin.register(Project)
-class ProjectAdmin(ByAdministrators, admin.ModelAdmin):
-    """A project and its members."""
+    def user_change_password(
+        self, request: HttpRequest, id: str, form_url: str = ""
+    ) -> HttpResponse:
+        before = self._password(id)
+        answer = super().user_change_password(request, id, form_url)
+        if before != self._password(id):
+            self._tell("password set", User.objects.get(pk=id), request)
+        return answer
 
-    fields = ["name", "title", "description"]
-    list_display = ["name", "title"]
-    search_fields = ["name", "title"]
-    inlines = [_Members]
-
-
-_OF_PARTITION = ("name", "is_default")
+    def _password(self, pk: str) -> str | None:
+        known = User.objects.filter(pk=pk) if pk.isdecimal() else User.objects.none()
+        return known.values_list("password", flat=True).first()
 
 
 @admin.register(Partition)
-class PartitionAdmin(ByAdministrators, admin.ModelAdmin):
+class PartitionAdmin(WithEvents):
     """A set of nodes that jobs ask for by name. Its terms have a page of their own."""
 
-    fields = _OF_PARTITION
-    list_display = _OF_PARTITION
-
-    def save_model(self, request: HttpRequest, obj: Partition, form: Any, change: bool) -> None:
-        """With its event, as all settings have."""
-        before = Partition.objects.filter(pk=obj.pk).values(*_OF_PARTITION).first() or {}
-        super().save_model(request, obj, form, change)
-        changes = {
-            name: [before.get(name), getattr(obj, name)]
-            for name in _OF_PARTITION
-            if before.get(name) != getattr(obj, name)
-        }
-        if changes:
-            _tell("partition set" if change else "partition added", obj, request, changes)
-
-    def delete_model(self, request: HttpRequest, obj: Partition) -> None:
-        super().delete_model(request, obj)
-        _tell("partition removed", obj, request, {"name": [obj.name, None]})
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Partition]) -> None:
-        for partition in queryset:
-            self.delete_model(request, partition)
-
-
-def _tell(kind: str, partition: Partition, request: HttpRequest, changes: Changes) -> None:
-    Event.objects.create(
-        at=timezone.now(), kind=kind, detail=partition.name, actor_id=request.user.pk,
-        changes=changes,
-    )  # fmt: skip
+    noun = "partition"
+    told = fields = list_display = ("name", "is_default")

@@ -12,8 +12,9 @@ from portal.models import Accounting, Event, Gpu, GpuModel, Partition, Schedulin
 EVENTS = 20
 POLICY, SHARING = ("policy set",), ("GPU divided",)
 PARTITION = ("partition set", "partition added", "partition removed")
+PEOPLE = ("person added", "person set", "person removed", "person password set")
 CHARGING, LENDING = ("charging set", "weight set"), ("lending set",)
-ALL = (*POLICY, *PARTITION, *CHARGING, *SHARING, *LENDING)
+ALL = (*POLICY, *PARTITION, *CHARGING, *SHARING, *LENDING, *PEOPLE)
 """The kinds of events that are changes of settings."""
 
 

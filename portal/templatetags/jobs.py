@@ -71,6 +71,7 @@ _CUT_SHORT = (
 _EVENTS = {
     "submitted": "Submitted",
     "cancel": "Its end was asked for",
+    "person password set": "Password of a person set",
     "held": "Held",
     "released": "Released",
     "preempts": "Room is made for it",
