@@ -43,6 +43,7 @@ class Reason(StrEnum):
     QUOTA_JOBS = "AssocGrpJobsLimit"
     QUOTA_USER_JOBS = "AssocMaxJobsLimit"
     HELD_USER = "JobHeldUser"
+    HELD_ADMIN = "JobHeldAdmin"
     HELD_LAUNCH = "JobHeldLaunchFailure"
     NODE_DOWN = "ReqNodeNotAvail"
     PARTITION_DOWN = "PartitionDown"
@@ -68,6 +69,8 @@ ACTIVE = frozenset({State.CONFIGURING, State.RUNNING, State.COMPLETING})
 ENDED = frozenset(State) - WAITING - ACTIVE
 
 _ENDINGS = frozenset(ENDED)
+HELD = frozenset({Reason.HELD_USER, Reason.HELD_ADMIN, Reason.HELD_LAUNCH})
+"""It does not start before somebody releases it."""
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.CONFIGURING, State.CANCELLED, State.DEADLINE}),

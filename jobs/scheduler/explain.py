@@ -22,6 +22,8 @@ def held(job: Pending) -> Explanation:
     """Somebody, or a failed launch, keeps it back."""
     if job.hold_reason is Reason.HELD_LAUNCH:
         detail = "Held because it could not be launched; see its last attempt, then release it."
+    elif job.hold_reason is Reason.HELD_ADMIN:
+        detail = "Held by an administrator: it does not start before one releases it."
     else:
         detail = "Held: it does not start before somebody releases it."
     return Explanation(job.hold_reason, detail)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 
-from jobs.lifecycle import Reason
+from jobs.lifecycle import HELD, Reason
 from jobs.scheduler import explain
 from jobs.scheduler.blockers import Blockers, Told
 from jobs.scheduler.cluster import pools_of
@@ -33,8 +33,7 @@ from jobs.scheduler.snapshot import Explanation, Pending, Plan, Running, Snapsho
 from jobs.scheduler.waits import Arrays, Others, misses_deadline, own_waits
 
 _STUCK = (
-    Reason.HELD_USER,
-    Reason.HELD_LAUNCH,
+    *HELD,
     Reason.DEPENDENCY_NEVER,
     Reason.BAD_CONSTRAINTS,
     Reason.NODE_DOWN,

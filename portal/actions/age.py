@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from jobs.lifecycle import Reason, State
+from jobs.lifecycle import HELD, Reason, State
 from jobs.scheduler.snapshot import Explanation
 from jobs.spec import JobSpec
 from portal.models import Job
 
 KEPT_BACK = (
-    Reason.HELD_USER,
-    Reason.HELD_LAUNCH,
+    *HELD,
     Reason.DEPENDENCY,
     Reason.DEPENDENCY_NEVER,
     Reason.BEGIN_TIME,

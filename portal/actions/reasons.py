@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.db.models import Q
 
-from jobs.lifecycle import Reason, State
+from jobs.lifecycle import HELD, Reason, State
 from jobs.scheduler.snapshot import Estimate, Explanation, Plan
 from portal import live
 from portal.models import Job, Partition, update_each
 from portal.queries import snapshot
 
-HELD = (Reason.HELD_USER, Reason.HELD_LAUNCH)
 NO_TURN = (
     *HELD,
     Reason.BEGIN_TIME,

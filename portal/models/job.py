@@ -66,6 +66,8 @@ class Job(models.Model):
     also = models.JSONField(default=list)
     """What else was in its way at the last pass, a sentence each."""
     held = models.BooleanField(default=False)
+    held_by_admin = models.BooleanField(default=False)
+    """Then only an administrator releases it."""
 
     band = models.CharField(
         max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
@@ -122,7 +124,11 @@ class Job(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(nice__gte=-1000, nice__lte=1000), name="nice_in_bounds"
-            )
+            ),
+            models.CheckConstraint(
+                condition=models.Q(held=True) | models.Q(held_by_admin=False),
+                name="held_if_held_by_admin",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -45,6 +45,8 @@ class Left:
     """How many of the jobs that cancelling ends are in which state, in `STATE_ORDER`."""
     held: int
     """How many of those that wait."""
+    held_by_admin: int
+    """How many of these only an administrator releases."""
 
     @property
     def jobs(self) -> int:
@@ -58,6 +60,11 @@ class Left:
     def free(self) -> int:
         """How many wait and are not held."""
         return self.waiting - self.held
+
+    @property
+    def held_by_others(self) -> int:
+        """How many are held, but not by an administrator."""
+        return self.held - self.held_by_admin
 
 
 def folded(jobs: QuerySet[Job], alike: QuerySet[Job], *, newest: bool) -> QuerySet[Job]:
@@ -121,12 +128,14 @@ def cancellable(array_id: int) -> QuerySet[Job]:
 def left(array_id: int) -> Left:
     """What cancelling, holding and releasing this array would concern."""
     counted = cancellable(array_id).order_by().values_list("state").annotate(
-        jobs=Count("pk"), held_jobs=Count("pk", filter=Q(held=True))
+        jobs=Count("pk"), held_jobs=Count("pk", filter=Q(held=True)),
+        admin_holds=Count("pk", filter=Q(held_by_admin=True)),
     )  # fmt: skip
-    found = {State(state): (jobs, held) for state, jobs, held in counted}
+    found = {State(state): numbers for state, *numbers in counted}
     return Left(
         states=tuple((state, found[state][0]) for state in STATE_ORDER if state in found),
         held=sum(found[state][1] for state in lifecycle.WAITING if state in found),
+        held_by_admin=sum(found[state][2] for state in lifecycle.WAITING if state in found),
     )
 
 

@@ -16,6 +16,11 @@ def may_act_on_job(user: User | AnonymousUser, job: Job) -> bool:
     return user.is_active and (user.is_staff or job.owner_id == user.pk)
 
 
+def may_release(user: User | AnonymousUser, job: Job) -> bool:
+    """Let it start again; what an administrator holds only administrators do."""
+    return may_act_on_job(user, job) and (user.is_staff or not job.held_by_admin)
+
+
 def may_manage_nodes(user: User | AnonymousUser) -> bool:
     """Add, probe, drain, resume, declare off and remove nodes, and take the practice lab away."""
     return user.is_active and user.is_staff

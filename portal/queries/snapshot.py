@@ -26,7 +26,6 @@ from portal.queries.dependencies import Dependencies
 from portal.queries.holdings import Holdings, Part
 from portal.queries.preemption import Run
 
-HELD_LAUNCH = Reason.HELD_LAUNCH
 MAX_PENDING = 20_000
 """Waiting jobs looked at in one pass, as a pass is bounded."""
 LAST_ID = 2**63 - 1
@@ -47,6 +46,7 @@ class Row(NamedTuple):
     started_at: datetime | None
     walltime_s: int
     held: bool
+    held_by_admin: bool
     reason: str
     array_id: int | None
     array_index: int | None
@@ -142,7 +142,8 @@ def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
     """One job alone, as the scheduler is told of it."""
     asks = Row(
         job_id, row.owner_id, row.owner.username, row.project_id, row.project.name,
-        row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held, row.reason,
+        row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held,
+        row.held_by_admin, row.reason,
         row.array_id, row.array_index, row.band, row.nice,
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
         row.waited_before_s, 0, "",
@@ -267,7 +268,7 @@ def waits(
         walltime_s=row.walltime_s,
         partition=row.partition__name,
         held=row.held,
-        hold_reason=HELD_LAUNCH if row.reason == HELD_LAUNCH else Reason.HELD_USER,
+        hold_reason=_hold_reason(row),
         begin_at=spec.begin_at,
         deadline_at=spec.deadline_at,
         dependency=dependency,
@@ -289,6 +290,12 @@ def waits(
         reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,
         unreadable=known.unreadable.get(row.pk, ""),
     )
+
+
+def _hold_reason(row: Row) -> Reason:
+    if row.held_by_admin:
+        return Reason.HELD_ADMIN
+    return Reason.HELD_LAUNCH if row.reason == Reason.HELD_LAUNCH else Reason.HELD_USER
 
 
 def _usable(reserved: Sequence[models.Reservation]) -> dict[tuple[str, int], frozenset[int]]:

@@ -216,6 +216,18 @@ def may_act_on(user: User | AnonymousUser, job: Job) -> bool:
 
 
 @register.filter
+def may_release(user: User | AnonymousUser, job: Job) -> bool:
+    """`{% if user|may_release:job %}`."""
+    return rights.may_release(user, job)
+
+
+@register.filter
+def holds_for_others(user: User | AnonymousUser, job: Job) -> bool:
+    """`{% if user|holds_for_others:job %}`: whether its owner is to be told why."""
+    return rights.may_administer(user) and job.owner_id != user.pk
+
+
+@register.filter
 def may_manage_nodes(user: User | AnonymousUser) -> bool:
     """`{% if user|may_manage_nodes %}`."""
     return rights.may_manage_nodes(user)

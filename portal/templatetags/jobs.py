@@ -39,6 +39,7 @@ _WAITING = {
     Reason.QUOTA_JOBS: "As many jobs of its project run as its quota allows.",
     Reason.QUOTA_USER_JOBS: "As many jobs of its owner run as the quota allows.",
     Reason.HELD_USER: "Held; it will not start until released.",
+    Reason.HELD_ADMIN: "Held by an administrator; it will not start until one releases it.",
     Reason.HELD_LAUNCH: "Held, since it could not be started.",
     Reason.NODE_DOWN: "The nodes it could use are down or drained.",
     Reason.PARTITION_DOWN: "No node of its partition takes jobs.",

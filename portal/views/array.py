@@ -14,6 +14,7 @@ from portal.actions.cancel import Cancelled, cancel_array
 from portal.actions.hold import hold_array, release_array
 from portal.models import Job
 from portal.queries import arrays
+from portal.views import hold as holds
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
@@ -50,11 +51,16 @@ def _words(done: Cancelled) -> str:
     return " and ".join(words for words, number in told if number)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def hold(request: PageRequest, array_id: int) -> HttpResponse:
-    """Keep its waiting tasks from starting."""
-    _changeable(request, array_id)
-    if held := hold_array(array_id=array_id, actor=request.user, now=timezone.now()):
+    """Keep its waiting tasks from starting. Administrators are asked why."""
+    head = _changeable(request, array_id)
+    form, called = holds.sent(request), f"array {array_id}"
+    if not form.is_valid():
+        back = _address(array_id)
+        return holds.ask(request, form, called=called, owner=head.owner, back=back)
+    now, why = timezone.now(), form.cleaned_data["why"]
+    if held := hold_array(array_id=array_id, actor=request.user, now=now, why=why):
         tasks = count(held, "waiting task")
         messages.success(
             request, f"Array {array_id}: held {tasks}. What is held does not start until released."
@@ -74,7 +80,7 @@ def release(request: PageRequest, array_id: int) -> HttpResponse:
         tasks = count(released, "held task")
         messages.success(request, f"Array {array_id}: released {tasks} to wait for a turn again.")
     else:
-        messages.info(request, f"Array {array_id} has no held task.")
+        messages.info(request, f"Array {array_id} has no held task that you may release.")
     return _opened(array_id)
 
 
@@ -87,8 +93,12 @@ def _changeable(request: PageRequest, array_id: int) -> Job:
     return head
 
 
+def _address(array_id: int) -> str:
+    return f"{reverse('queue')}?array={array_id}&state=all"
+
+
 def _opened(array_id: int) -> HttpResponse:
-    return redirect(f"{reverse('queue')}?array={array_id}&state=all")
+    return redirect(_address(array_id))
 
 
 urlpatterns = [

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -15,7 +15,8 @@ from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
 from portal.models import Job
 from portal.queries import job as query
-from portal.queries import why
+from portal.queries import rights, why
+from portal.views import hold as holds
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 
@@ -113,11 +114,16 @@ def cancel_job(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("job", pk=pk)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def hold_job(request: PageRequest, pk: int) -> HttpResponse:
-    """Keep it from starting."""
+    """Keep it from starting. Administrators are asked why."""
     found = _changeable(request, pk)
-    if hold(job=found, actor=request.user, now=timezone.now()):
+    form, called = holds.sent(request), f"job {found.label}"
+    if not form.is_valid():
+        back = reverse("job", args=[pk])
+        return holds.ask(request, form, called=called, owner=found.owner, back=back)
+    why = form.cleaned_data["why"]
+    if hold(job=found, actor=request.user, now=timezone.now(), why=why):
         messages.success(request, f"Job {found.label} is held: it will not start until released.")
     else:
         messages.info(request, f"Job {found.label} was not held: it no longer waits, or is held.")
@@ -130,6 +136,8 @@ def release_job(request: PageRequest, pk: int) -> HttpResponse:
     found = _changeable(request, pk)
     if release(job=found, actor=request.user, now=timezone.now()):
         messages.success(request, f"Job {found.label} was released and waits for its turn.")
+    elif not rights.may_release(request.user, found):
+        messages.error(request, f"Job {found.label} is held by an administrator, who releases it.")
     else:
         messages.info(request, f"Job {found.label} was not held.")
     return redirect("job", pk=pk)

@@ -226,9 +226,14 @@ SENTENCES: dict[
             pending(5, dependency=DependencyState.WAITING, waits_for=(1, 2, 17)),
             pending(6, dependency=DependencyState.NEVER, waits_for=(16,)),
             pending(7, array_id=7, array_limit=1),
+            pending(8, held=True, hold_reason=Reason.HELD_ADMIN),
         ],
         {
             1: (Reason.HELD_USER, "Held: it does not start before somebody releases it."),
+            8: (
+                Reason.HELD_ADMIN,
+                "Held by an administrator: it does not start before one releases it.",
+            ),
             2: (
                 Reason.HELD_LAUNCH,
                 "Held because it could not be launched; see its last attempt, then release it.",

@@ -118,7 +118,7 @@ def test_hold_and_release(as_alice: Client, head: Job) -> None:
     assert "released 3 held tasks" in page
     assert held.count() == 0
     assert shown(page) == ["cancel", "hold"]
-    assert "has no held task" in ask(as_alice, head, "release")
+    assert "has no held task that" in ask(as_alice, head, "release")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -145,9 +145,24 @@ def test_a_stranger_is_asked_to_sign_in(client: Client, head: Job, verb: str) ->
     assert State.CANCELLED not in states(head)
 
 
-@pytest.mark.parametrize("verb", ["hold", "release"])
-def test_only_by_post(as_alice: Client, head: Job, verb: str) -> None:
-    assert as_alice.get(f"/arrays/{head.pk}/{verb}/").status_code == 405
+def test_release_only_by_post(as_alice: Client, head: Job) -> None:
+    assert as_alice.get(f"/arrays/{head.pk}/release/").status_code == 405
+
+
+def test_of_what_an_administrator_holds_its_owner_releases_nothing(
+    as_alice: Client, as_admin: Client, head: Job
+) -> None:
+    assert "Hold array" in as_admin.get(f"/arrays/{head.pk}/hold/").text
+    assert "held 3 waiting tasks." in ask(as_admin, head, "hold")
+    held = Job.objects.filter(array_id=head.pk, held_by_admin=True)
+    assert held.count() == 3
+    page = ask(as_alice, head, "release")
+    assert "no held task that you may release" in page
+    assert shown(page) == ["cancel"]
+    assert shown(opened(as_admin, head)) == ["cancel", "release"]
+    Job.objects.filter(pk=held.latest("pk").pk).update(held_by_admin=False)
+    assert "released 1 held task" in ask(as_alice, head, "release")
+    assert "released 2 held tasks" in ask(as_admin, head, "release")
 
 
 @pytest.mark.parametrize("verb", VERBS)

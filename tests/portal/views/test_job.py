@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.lifecycle import Reason, State
+from portal.actions import schedule
 from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, User
 from tests.portal import cast
 
@@ -264,9 +265,43 @@ def test_an_administrator_may(as_admin: Client, pending: Job, verb: str):
     assert as_admin.post(f"/jobs/{pending.pk}/{verb}/").status_code == 302
 
 
-@pytest.mark.parametrize("verb", ["hold", "release"])
-def test_only_by_post(as_alice: Client, pending: Job, verb: str):
-    assert as_alice.get(f"/jobs/{pending.pk}/{verb}/").status_code == 405
+def test_release_only_by_post(as_alice: Client, pending: Job):
+    assert as_alice.get(f"/jobs/{pending.pk}/release/").status_code == 405
+
+
+def test_what_an_administrator_holds_its_owner_cannot_release(
+    as_alice: Client, as_admin: Client, pending: Job
+):
+    address = f"/jobs/{pending.pk}/"
+    as_alice.post(f"{address}hold/")
+    assert f'href="{address}hold/"' in page(as_admin, pending)
+    assert "Hold job" in as_admin.get(f"{address}hold/").text
+    assert as_admin.post(f"{address}hold/", {"why": "x" * 201}).status_code == 422
+    as_admin.post(f"{address}hold/", {"why": "Fills the disk."})
+    pending.refresh_from_db()
+    assert (pending.reason, pending.detail) == ("JobHeldAdmin", "Held by root: Fills the disk.")
+    shown = page(as_alice, pending)
+    assert "Held by root: Fills the disk." in shown
+    assert "JobHeldAdmin" in shown
+    assert f'action="{address}release/"' not in shown
+    assert "held by an administrator" in as_alice.post(f"{address}release/", follow=True).text
+    assert "Fills the disk." in pending.events.get(kind="held", actor__username="root").detail
+    schedule.schedule(now=timezone.now())
+    pending.refresh_from_db()
+    assert (pending.held, pending.detail) == (True, "Held by root: Fills the disk.")
+    assert f'action="{address}release/"' in page(as_admin, pending)
+    assert "was released" in as_admin.post(f"{address}release/", follow=True).text
+    pending.refresh_from_db()
+    assert (pending.held, pending.held_by_admin, pending.reason) == (False, False, "")
+    as_alice.post(f"{address}hold/")
+    assert "was released" in as_alice.post(f"{address}release/", follow=True).text
+
+
+def test_administrators_hold_their_own_jobs_as_all_do(as_admin: Client, project: Project):
+    own = cast.job(User.objects.get(username="root"), project)
+    as_admin.post(f"/jobs/{own.pk}/hold/")
+    own.refresh_from_db()
+    assert (own.reason, own.held_by_admin) == (Reason.HELD_USER, False)
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
