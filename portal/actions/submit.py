@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -14,8 +15,9 @@ from jobs.directives import Notice, SpecErrors, build_spec
 from jobs.lifecycle import Reason, State
 from jobs.rules import SpecError
 from jobs.scheduler.fit import refuse
+from jobs.scheduler.snapshot import Node
 from jobs.scheduler.words import listed, span
-from jobs.spec import Array, JobSpec
+from jobs.spec import Array, JobSpec, Resources
 from jobs.spec_json import to_dict
 from portal import hints, live
 from portal.actions import age
@@ -23,6 +25,13 @@ from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, Project, Script, User
 from portal.queries import dependencies, machines, partitions, rights
 from portal.queries.admission import Admission
+
+LEAST: Mapping[str, Any] = {
+    "gpus_per_node": 1, "shards": 1, "tasks_per_node": 1, "cpus_per_task": 1, "memory_mib": None,
+    "gpu_model": None, "features": (), "only_nodes": (), "not_nodes": (), "max_switches": None,
+    "nodes": 1,
+}  # fmt: skip
+"""Of each thing that a request may have too much of."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +217,19 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
 
 
 def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
-    why = refuse(spec.resources, machines.empty(), partition.name)
-    return [SpecError("resources", why)] if why else []
+    nodes = machines.empty()
+    why = refuse(spec.resources, nodes, partition.name)
+    return [SpecError(_at_fault(spec.resources, nodes, partition), why)] if why else []
+
+
+def _at_fault(asked: Resources, nodes: Sequence[Node], partition: Partition) -> str:
+    """The field without which it would fit; `resources` where it takes more than one."""
+    for name, least in LEAST.items():
+        if getattr(asked, name) in (0, None, (), least):
+            continue
+        if refuse(replace(asked, **{name: least}), nodes, partition.name) is None:
+            return name
+    return "resources"
 
 
 def _too_long(spec: JobSpec, partition: Partition) -> list[SpecError]:

@@ -8,8 +8,10 @@ from datetime import datetime
 from jobs.bands import Band
 from jobs.rules import SpecError
 from jobs.scheduler.counters import Counters
-from jobs.scheduler.limits import Demand, Usage
+from jobs.scheduler.fit import narrowed, refuse
+from jobs.scheduler.limits import Demand, Limited, Usage
 from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.words import listed
 from jobs.spec import JobSpec
 from portal.models import Partition, Project, Quota, User
 from portal.queries import accounts, machines
@@ -36,7 +38,24 @@ class Admission:
         """Why no quota would ever let it start; None where all could."""
         tree = QuotaTree(accounts.projects(), accounts.quotas(), accounts.lends())
         refusal = tree.refuse(self._demand(), self.jobs)
-        return SpecError(refusal.field, refusal.sentence) if refusal else None
+        if refusal:
+            return SpecError(refusal.field, refusal.sentence)
+        return self._without_models(tree.allowed(Limited.GPU_MODELS, self.project.pk, self.band))
+
+    def _without_models(self, models: frozenset[str] | None) -> SpecError | None:
+        """Whether too few nodes could hold it with GPUs of the models that its quotas allow."""
+        asked, nodes, where = self.spec.resources, machines.empty(), self.partition.name
+        if models is None or refuse(asked, nodes, where) is not None:
+            return None
+        if refuse(asked, [narrowed(node, models) for node in nodes], where) is None:
+            return None
+        field = "gpu_model" if asked.gpu_model else "shards" if asked.shards else "gpus_per_node"
+        return SpecError(
+            field,
+            f"quotas of project {self.project} allow GPUs of these models only: "
+            f"{listed(sorted(models))}; partition {where} has too few nodes that could hold it "
+            "with those",
+        )
 
     def too_many(self, now: datetime) -> SpecError | None:
         """Why as many jobs as may wait do so already; None where more may."""

@@ -196,6 +196,53 @@ def test_the_form_shows_it_at_its_field(
     assert not Job.objects.exists()
 
 
+TOO_MUCH = {
+    "model": (("--gres=gpu:h100:1",), "--gres", "has none, only NVIDIA A100-SXM4-80GB"),
+    "GPUs": (("--gpus-per-node=5", "-C a100"), "--gpus-per-node", "(gpu-1) has 4"),
+    "feature": (("-G 1", "--constraint=ib"), "--constraint", "asks for ib"),
+    "memory": (("--mem=300G",), "--mem", "(gpu-1) has 256 GiB"),
+    "nodes": (("-N2",), "-N", "asks for 2 nodes; partition gpu has 1"),
+    "a node by name": (("-w gpu-7",), "-w", "asks for node gpu-7"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_what_no_node_has_is_refused_where_it_was_asked(
+    project: Project, alice: User, node: Node, name: str
+) -> None:
+    options, field, message = TOO_MUCH[name]
+    error = refused(lambda: asks(alice, *options))
+    assert (error.field, error.line is not None) == (field, True)
+    assert message in error.message
+
+
+def test_what_takes_two_changes_is_refused_as_a_whole(
+    project: Project, alice: User, node: Node
+) -> None:
+    assert refused(lambda: asks(alice, "--mem=300G", "--gpus-per-node=5")).field == "resources"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (("--gpus-per-node=4",), "--gpus-per-node"),
+        (("-N2", "--gpus-per-node=1"), "--gpus-per-node"),
+    ],
+)
+def test_models_that_quotas_leave_must_be_enough(
+    limit: Callable[..., bool], project: Project, alice: User, node: Node,
+    options: tuple[str, ...], field: str,
+) -> None:  # fmt: skip
+    """Else it would wait for ever."""
+    cast.node("gpu-2", gpus=2).gpus.update(model="NVIDIA H100 80GB HBM3")
+    limit(project, gpu_models=["NVIDIA H100 80GB HBM3"])
+    assert asks(alice, "--gpus-per-node=2")
+    assert asks(alice, "-N2")
+    error = refused(lambda: asks(alice, *options))
+    assert error.field == field
+    assert "allow GPUs of these models only: NVIDIA H100 80GB HBM3" in error.message
+
+
 def test_limits_of_the_project_above_and_of_its_band_hold(
     limit: Callable[..., bool], project: Project, alice: User
 ) -> None:
