@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Q, QuerySet, Sum
 
@@ -15,13 +15,14 @@ from jobs.scheduler.limits import Key
 from jobs.scheduler.periods import Period, Slice
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import EntryPenalty, Usage, usage_of
-from portal.models import Accounting, Charge, DailyUsage, UsageBalance
+from portal.models import Accounting, Allocation, Charge, DailyUsage, UsageBalance
 from portal.queries import days, holdings
 from portal.queries.holdings import Holdings
 from portal.queries.meters import Meter, meters, weights
 
 COLUMNS = ("project_id", "user_id", "band", "gpu_model")
 ACCOUNT = ("project_id", "user_id", "band")
+T = TypeVar("T")
 LONGEST = timedelta(hours=26)
 """Of a charge: a day on which clocks are set back."""
 
@@ -95,10 +96,11 @@ class Books:
         """
         decay, penalty = self.terms.decay, EntryPenalty(self.terms.entry_penalty)
         found: dict[Association, float] = defaultdict(float)
-        rows = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
-        for project_id, user_id, value, at in rows.order_by("pk"):
+        balances = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
+        rows, running = self._at_once(lambda: list(balances.order_by("pk")))
+        for project_id, user_id, value, at in rows:
             found[project_id, user_id] += self._seen(Usage(value, at))
-        for meter in self.running:
+        for meter in running:
             spent = usage_of(Cost(meter.weighted, meter.start, meter.end(self.now)), decay)
             found[meter.account[:2]] += self._seen(spent)
             if meter.released_at is None:
@@ -106,6 +108,22 @@ class Books:
                 left = penalty.remaining(meter.weighted, meter.walltime_s, held_s)
                 found[meter.account[:2]] += left
         return dict(found)
+
+    def _at_once(self, read: Callable[[], list[T]]) -> tuple[list[T], list[Meter]]:
+        """What is in the ledger, and what is held that is not in it yet.
+
+        Each query of PostgreSQL sees what was committed before it: what has been charged since it
+        was read who holds what would count twice.
+        """
+        running, uncharged = self.running, Allocation.objects.filter(charged=False)
+        while True:
+            found = read()
+            charged = dict(uncharged.values_list("pk", "charged_until") if running else ())
+            if all(charged.get(meter.allocation_id) == meter.start for meter in running):
+                return found, running
+            known = {meter.allocation_id for meter in running}
+            fresh = meters(holdings.read(), weights(self.terms))
+            running = [meter for meter in fresh if meter.allocation_id in known]
 
     def _seen(self, usage: Usage) -> float:
         # A clock that was ahead has left moments still to come: seen from before, they would grow.
@@ -144,9 +162,7 @@ class Books:
             )
         return dict(found)
 
-    def _parts(
-        self, by: Sequence[str], since: datetime, until: datetime, only: Only
-    ) -> Iterator[Part]:
+    def _parts(self, by: Sequence[str], since: datetime, until: datetime, only: Only) -> list[Part]:
         """Whole days are read from their sums; of the first and the last one the charges are."""
         first, last = days.begin(since), days.begin(until)
         if first < since:
@@ -154,14 +170,22 @@ class Books:
         if first > last:
             first = last = until
         whole = DailyUsage.objects.filter(only.condition, day__gte=first, day__lt=last)
-        yield from _summed(whole, by)
-        for start, end in ((since, first), (last, until)):
-            if start < end:
-                yield from _of_a_part(start, end, by, only)
-        yield from (part for part in self._uncharged(since, until) if only.holds(part))
 
-    def _uncharged(self, since: datetime, until: datetime) -> Iterator[Part]:
-        for meter in self.running:
+        def charged() -> list[Part]:
+            found = list(_summed(whole, by))
+            for start, end in ((since, first), (last, until)):
+                if start < end:
+                    found += _of_a_part(start, end, by, only)
+            return found
+
+        parts, running = self._at_once(charged)
+        uncharged = self._uncharged(running, since, until)
+        return [*parts, *(part for part in uncharged if only.holds(part))]
+
+    def _uncharged(
+        self, running: Iterable[Meter], since: datetime, until: datetime
+    ) -> Iterator[Part]:
+        for meter in running:
             start, end = max(meter.start, since), min(meter.end(self.now), until)
             for begin, stop in days.split(start, end):
                 seconds = (stop - begin).total_seconds()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Sum
 
 from jobs.lifecycle import State
+from jobs.scheduler.periods import CalendarMonth
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, usage_of
 from portal.actions import charge, settle
@@ -23,6 +25,7 @@ from portal.models import (
     UsageBalance,
     User,
 )
+from portal.queries.books import Books
 from tests.portal import cast
 from tests.portal.cast import NOW
 from tests.portal.together import at_once
@@ -79,3 +82,50 @@ def test_what_ends_while_it_is_charged_is_charged_to_its_end(parts: list[Allocat
         assert part.released_at in (end, ahead)
         (row,) = part.charges.all()
         assert (row.starts_at, row.ends_at) == (NOW, part.released_at)
+
+
+def told(books: Books) -> list[dict[Any, float]]:
+    """All that is asked of the ledger."""
+    sums = books.sums(("project_id", "user_id"), NOW, books.now)
+    return [
+        books.balances(),
+        books.used([CalendarMonth()])[CalendarMonth()],
+        {key: amount.weighted for key, amount in sums.items()},
+    ]
+
+
+def ends(part: Allocation, when: datetime) -> None:
+    Lease.objects.filter(allocation=part).update(released_at=when)
+    Allocation.objects.filter(pk=part.pk).update(
+        phase=Allocation.Phase.ENDED, ended_at=when, released_at=when
+    )
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["goes on", "has ended"])
+def test_what_is_charged_while_it_is_asked_for_counts_once(
+    parts: list[Allocation], ended: bool
+) -> None:
+    """As on PostgreSQL, where each query sees what was committed before it."""
+    now = NOW + timedelta(minutes=10)
+    if ended:
+        ends(parts[0], now - timedelta(minutes=3))
+    as_it_is = told(Books.read(now))
+    books = Books.read(now)
+    at_once(lambda: charge.charge(now=now))
+    assert Charge.objects.exists()
+    for before, after in zip(as_it_is, told(books), strict=True):
+        assert after == pytest.approx(before)
+
+
+def test_what_is_charged_meanwhile_counts_once_in_a_transaction(parts: list[Allocation]) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite keeps transactions apart")
+    now = NOW + timedelta(minutes=10)
+    as_it_is = told(Books.read(now))
+    with transaction.atomic():
+        books = Books.read(now)
+        at_once(lambda: charge.charge(now=now))
+        found = told(books)
+    assert Charge.objects.exists()
+    for before, after in zip(as_it_is, found, strict=True):
+        assert after == pytest.approx(before)
