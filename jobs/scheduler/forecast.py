@@ -13,8 +13,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from jobs.scheduler.backlog import Backlog
 from jobs.scheduler.hours import Hours
-from jobs.scheduler.lines import Coming, Counted, Kind, Line, Queue
+from jobs.scheduler.lines import Coming, Counted, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Closure, Pool
 from jobs.scheduler.quota import micros
@@ -27,22 +28,33 @@ class Forecast:
     def __init__(self, pools: Mapping[str, Pool], tally: Tally, now: float) -> None:
         self._now = now
         self._tally = tally
-        self._places = {r.node.id: Place(r) for pool in pools.values() for r in pool.rooms}
-        self._queues = {name: Queue() for name in sorted(pools)}
+        self._backlogs: dict[str, Backlog] = {}
+        self._places: dict[int, Place] = {}
+        self._at: dict[int, list[Place]] = defaultdict(list)
+        """Where each job is that runs now."""
+        for name, pool in sorted(pools.items()):
+            places = [Place(room, order) for order, room in enumerate(pool.rooms)]
+            self._backlogs[name] = Backlog(name, places)
+            for place in places:
+                self._places[place.node_id] = place
+                for held in place.holds:
+                    self._at[held[1]].append(place)
         self._lines: dict[tuple[int, int, int, float], Line] = {}
         self._parked: dict[object, list[Line]] = defaultdict(list)
-        self._events: list[tuple[float, int, Coming | None]] = []
+        self._events: list[tuple[float, int, Waits | None]] = []
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
         reservation ends or a limit on GPU-hours has room again."""
         self._on: dict[int, Sequence[Place]] = {}
         self._running: dict[int, tuple[float, Counted]] = {}
-        """Since when, and how limits count it."""
+        """Of those that limits count: since when, and how."""
         self._hours = Hours(tally, now)
         self._awaited: dict[int, float] = {}
         """When limits on GPU-hours are looked at again."""
         self._tasks: dict[int, int] = defaultdict(int)
         """Tasks of each array that run."""
-        self._dependents: dict[int, list[Coming]] = defaultdict(list)
+        self._dependents: dict[int, list[Waits]] = defaultdict(list)
+        self._after: dict[int, int] = defaultdict(int)
+        """By rank: how many have to end before."""
         self._closures = [closure for pool in pools.values() for closure in pool.closures]
         for number, closure in enumerate(self._closures, 1):
             heapq.heappush(self._events, (closure.end, -number, None))
@@ -51,23 +63,30 @@ class Forecast:
     def runs(self, job_id: int, end: float, counted: Counted | None = None) -> None:
         """A job that runs now, and is expected to end then. `counted`: how quotas count it."""
         end = max(end, self._now + 1)
-        self._on[job_id] = [p for p in self._places.values() if p.expect(job_id, end)]
+        self._on[job_id] = self._at.get(job_id, ())
+        for place in self._on[job_id]:
+            place.expect(job_id, end)
         if counted is not None:
             self._count(job_id, counted)
         if end < math.inf:
             heapq.heappush(self._events, (end, job_id, None))
 
-    def comes(self, job: Coming, after: Iterable[int] = ()) -> None:
-        """A job that waits; `after`: those that have to end before, none of which is unknown."""
+    def comes(self, job: Coming, runs_s: float, after: Iterable[int] = ()) -> None:
+        """A job that waits, and will run for so long; `after`: those that have to end before, none
+        of which is unknown."""
+        self._backlogs[job.partition].kind(job.shape)
+        waits = Waits(job.rank, runs_s, job)
         for other in after:
-            job.after += 1
-            self._dependents[other].append(job)
-        if not job.after:
-            self._ready(job)
+            self._after[job.rank] += 1
+            self._dependents[other].append(waits)
+        if not after:
+            self._ready(waits)
 
     def play(self) -> dict[int, float]:
         """Until nothing happens any more; `starts`."""
-        self._serve(self._queues)
+        for backlog in self._backlogs.values():
+            backlog.begin(self._now)
+        self._serve(self._backlogs)
         while self._events:
             self._now = self._events[0][0]
             freed: set[str] = set()
@@ -75,7 +94,7 @@ class Forecast:
                 _, job_id, ready = heapq.heappop(self._events)
                 if ready is not None:
                     self._join(ready)
-                    freed.add(ready.partition)
+                    freed.add(ready.job.partition)
                 elif job_id < -len(self._closures):
                     self._let_go(-job_id - len(self._closures) - 1, freed)
                 elif job_id < 0:
@@ -85,60 +104,54 @@ class Forecast:
             self._serve(freed)
         return self.starts
 
-    def _ready(self, job: Coming) -> None:
+    def _ready(self, waits: Waits) -> None:
+        job = waits.job
         if job.ready_at > self._now:
-            heapq.heappush(self._events, (job.ready_at, job.id, job))
+            heapq.heappush(self._events, (job.ready_at, job.id, waits))
         else:
-            self._join(job)
+            self._join(waits)
 
-    def _join(self, job: Coming) -> None:
-        kinds = self._queues[job.partition].kinds
-        kind = kinds.get(id(job.shape))
-        if kind is None:
-            kind = kinds[id(job.shape)] = Kind(job.shape, self._places, self._now)
-        group, _, charge, array = job.counted
+    def _join(self, waits: Waits) -> None:
+        job = waits.job
+        group, _, charge, array, _ = job.counted
         # Where GPU-hours are limited, a shorter one may start before a longer one.
         charge = charge if self._hours.are_limited(group) else 0.0
         key = (id(job.shape), group, array[0] if array else -1, charge)
+        backlog = self._backlogs[job.partition]
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line(kind, job.partition)
-        kind.held = False
-        heapq.heappush(line.jobs, job)
-        if len(line.jobs) == 1 and not line.parked:
-            heapq.heappush(kind.lines, line)
-        elif line.jobs[0] is job and not line.parked:
-            heapq.heapify(kind.lines)
+            line = self._lines[key] = Line(backlog.kind(job.shape))
+        backlog.join(waits, line)
 
     def _open(self, closure: Closure, freed: set[str]) -> None:
         for node_id in closure.node_ids & self._places.keys():
             place = self._places[node_id]
-            self._queues[place.room.node.partition].freed(place, self._now)
-            freed.add(place.room.node.partition)
+            self._backlogs[place.partition].freed(place, self._now)
+            freed.add(place.partition)
 
     def _end(self, job_id: int, freed: set[str]) -> None:
         for place in self._on.pop(job_id, ()):
             place.leave(job_id)
-            self._queues[place.room.node.partition].freed(place, self._now)
-            freed.add(place.room.node.partition)
+            self._backlogs[place.partition].freed(place, self._now)
+            freed.add(place.partition)
         if job_id in self._running:
             self._give_back(job_id, freed)
-        for other in self._awaiting(job_id):
-            other.after -= 1
-            if not other.after:
+        for other in self._awaiting(job_id) if job_id in self._dependents else ():
+            self._after[other.rank] -= 1
+            if not self._after[other.rank]:
                 self._ready(other)
-                freed.add(other.partition)
+                freed.add(other.job.partition)
 
-    def _awaiting(self, job_id: int) -> list[Coming]:
+    def _awaiting(self, job_id: int) -> list[Waits]:
         """Who waits for its end. If it waits again itself, the others do for its next one."""
-        there = self._dependents.pop(job_id, [])
-        again = [job for job in there if job.id == job_id]
+        there = self._dependents.pop(job_id)
+        again = [one for one in there if one.job.id == job_id]
         if again:
-            self._dependents[job_id] = [job for job in there if job.id != job_id]
+            self._dependents[job_id] = [one for one in there if one.job.id != job_id]
         return again or there
 
     def _count(self, job_id: int, counted: Counted) -> None:
-        """The tally counts it; so do its array, and the periods of GPU-hours."""
+        """The tally has counted it; so do its array, and the periods of GPU-hours."""
         self._running[job_id] = self._now, counted
         if counted.array:
             self._tasks[counted.array[0]] += 1
@@ -149,11 +162,11 @@ class Forecast:
     def _give_back(self, job_id: int, freed: set[str]) -> None:
         """What it has used of its GPU-hours stays used."""
         began, counted = self._running.pop(job_id)
-        group, gpus, charge, array = counted
+        group, gpus, charge, array, limits = counted
         if gpus:
             self._hours.ends(group, job_id, self._now)
         self._tally.remove(group, gpus, max(0.0, charge - gpus * (self._now - began)))
-        for limit in self._tally.limits(group):
+        for limit in limits:
             self._unpark(limit, freed)
         if array:
             self._tasks[array[0]] -= 1
@@ -165,53 +178,55 @@ class Forecast:
             self._unpark(limit, freed)
 
     def _unpark(self, limit: object, freed: set[str]) -> None:
+        """Those go on whom it keeps back no longer."""
         for line in self._parked.pop(limit, ()):
-            line.parked = line.kind.held = False
-            heapq.heappush(line.kind.lines, line)
-            freed.add(line.partition)
+            if self._limit(line.jobs[0].job.counted) == limit:
+                self._stays(line, limit)
+            else:
+                self._backlogs[line.kind.partition].unpark(line)
+                freed.add(line.kind.partition)
 
     def _serve(self, names: Iterable[str]) -> None:
         for name in sorted(names):
-            self._serve_queue(self._queues[name])
+            backlog = self._backlogs[name]
+            while (able := backlog.able()) and self._serve_first(backlog, able):
+                pass
 
-    def _serve_queue(self, queue: Queue) -> None:
-        while any(
-            k.lines and not k.held and len(k.fitting) >= k.number and k.fits()
-            for k in queue.kinds.values()
-        ):
-            if not self._serve_first(queue):
-                break
+    def _serve_first(self, backlog: Backlog, able: int) -> bool:
+        """Start the first job that can, or find that a quota is in its way; False if none can.
 
-    def _serve_first(self, queue: Queue) -> bool:
-        """Start the first job that can, or find that a quota is in its way; False if none can."""
-        waiting = [kind for kind in queue.kinds.values() if kind.lines]
-        waiting.sort(key=_first_rank)
+        `able`: the kinds of which there is room for one.
+        """
         clear = True
-        for kind in waiting:
-            if len(kind.fitting) < kind.number or not kind.fits():
+        for _, kind in backlog.waiting:
+            if not able & kind.bit:
                 if clear:
-                    limit = self._limit(kind.lines[0].jobs[0])
+                    limit = self._limit(kind.first.job.counted)
                     if limit is not None:
-                        self._park(kind, limit)
+                        self._park(backlog, kind, limit)
                         return True
-                    queue.block(kind, self._places, self._now)
-                clear = False
-            elif not kind.held:
-                limit = self._limit(kind.lines[0].jobs[0])
+                    backlog.block(kind, self._now)
+                    clear = False
+            elif not backlog.held & kind.bit:
+                limit = self._limit(kind.first.job.counted)
                 if limit is not None:
-                    self._park(kind, limit)
+                    self._park(backlog, kind, limit)
                     return True
-                if self._start_one(queue, kind, clear):
+                if self._start_one(backlog, kind, clear):
                     return True
-                kind.held = True
+                backlog.held |= kind.bit
         return False
 
-    def _park(self, kind: Kind, limit: object) -> None:
-        line = heapq.heappop(kind.lines)
-        line.parked = True
+    def _park(self, backlog: Backlog, kind: Kind, limit: object) -> None:
+        line = kind.lines[0][1]
+        backlog.park(line)
+        self._stays(line, limit)
+
+    def _stays(self, line: Line, limit: object) -> None:
+        """Until the limit has room."""
         self._parked[limit].append(line)
         if isinstance(limit, int):
-            self._await(limit, line.jobs[0].counted)
+            self._await(limit, line.jobs[0].job.counted)
 
     def _await(self, limit: int, counted: Counted) -> None:
         """Look again once a period has let go of enough, if it is one of GPU-hours."""
@@ -221,66 +236,64 @@ class Forecast:
             self._awaited[limit] = at
             heapq.heappush(self._events, (at, -len(self._closures) - 1 - limit, None))
 
-    def _limit(self, job: Coming) -> object | None:
-        """The limit that keeps it from starting now."""
-        counted = job.counted
+    def _limit(self, counted: Counted) -> object | None:
+        """The limit that keeps a job from starting now."""
         if counted.array and self._tasks[counted.array[0]] >= counted.array[1]:
             return counted.array
-        return self._exceeded(counted)
+        return self._exceeded(counted) if counted.limits else None
 
     def _exceeded(self, counted: Counted) -> int | None:
-        group, gpus, charge, _ = counted
+        group, gpus, charge, *_ = counted
         found = self._tally.check(group, gpus, charge)
         while found not in (FITS, BORROWS) and self._hours.falls(group, found, self._now):
             found = self._tally.check(group, gpus, charge)
         return None if found in (FITS, BORROWS) else found
 
-    def _start_one(self, queue: Queue, kind: Kind, clear: bool) -> bool:
+    def _start_one(self, backlog: Backlog, kind: Kind, clear: bool) -> bool:
         """Start the first of its jobs that may; False if it would be in the way of the blocked."""
-        line = kind.lines[0]
+        line = kind.lines[0][1]
         fitting = list(kind.fitting.values())
         if kind.closed:
             until = self._now + line.jobs[0].runs_s
             fitting = [place for place in fitting if kind.is_open(place, self._now, until)]
-        free = fitting if clear else [one for one in fitting if one.node_id not in queue.kept]
+        free = fitting if clear else [one for one in fitting if one not in backlog.kept]
         places = kind.choose(free)
         if places is None and not clear:
-            soon = [one for one in kind.lines if self._now + one.jobs[0].runs_s <= queue.at]
-            soon = [one for one in soon if self._limit(one.jobs[0]) is None]
-            if soon:
-                line, places = min(soon), kind.choose(fitting)
+            soon = self._soon(kind, backlog.at)
+            if soon is not None:
+                line, places = soon, kind.choose(fitting)
         if places is None:
             return False
-        counted = kind.counted(line.jobs[0], places)
-        if kind.shape.varies and self._exceeded(counted) is not None:
-            return False
-        self._start(line, places, counted)
+        counted = line.jobs[0].job.counted
+        if kind.counts is not None:
+            counted = kind.counted(line.jobs[0].job, places)
+            if self._exceeded(counted) is not None:
+                return False
+        self._start(backlog, line, places, counted)
         return True
 
-    def _start(self, line: Line, places: Sequence[Place], counted: Counted) -> None:
-        job, kind = heapq.heappop(line.jobs), line.kind
-        if line is kind.lines[0]:
-            heapq.heapreplace(kind.lines, line) if line.jobs else heapq.heappop(kind.lines)
-        else:
-            if not line.jobs:
-                kind.lines.remove(line)
-            heapq.heapify(kind.lines)
-        end = self._now + job.runs_s
-        queue = self._queues[job.partition]
+    def _soon(self, kind: Kind, by: float) -> Line | None:
+        """The first that will be gone by then, and that no limit keeps back."""
+        for _, line in kind.lines:
+            _, runs_s, job = line.jobs[0]
+            if self._now + runs_s <= by and self._limit(job.counted) is None:
+                return line
+        return None
+
+    def _start(
+        self, backlog: Backlog, line: Line, places: Sequence[Place], counted: Counted
+    ) -> None:
+        (rank, runs_s, job), kind = line.jobs[0], line.kind
+        backlog.pop(line)
+        end = self._now + runs_s
         for place in places:
-            place.take(job.id, job.shape, end)
-            queue.taken(place, self._now)
+            place.take(job.id, kind.asked, kind.masks[place.node_id], end)
+            backlog.taken(place, self._now)
         self.starts[job.id] = self._now
         self._on[job.id] = places
-        self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
-        self._count(job.id, counted)
+        if counted.is_limited:
+            self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
+            self._count(job.id, counted)
         heapq.heappush(self._events, (end, job.id, None))
-        if queue.blocked is job:
-            # What was kept from it may go on.
-            queue.blocked = None
-            for other in queue.kinds.values():
-                other.held = False
-
-
-def _first_rank(kind: Kind) -> int:
-    return kind.lines[0].jobs[0].rank
+        if rank == backlog.blocked:
+            backlog.unblock()

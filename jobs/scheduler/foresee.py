@@ -116,12 +116,18 @@ class Foresight:
         for rank, waits in enumerate(self.waiting):
             after = self._unfinished(waits)
             if after is not None and waits.id not in done:
-                forecast.comes(self._coming(waits, rank, lengths.pending(waits)), after)
+                runs_s = max(1.0, lengths.pending(waits))
+                forecast.comes(self._coming[rank], runs_s, after)
         found = forecast.play()
         self.tally.reset(mark)
         return found
 
-    def _coming(self, job: Pending, rank: int, runs_s: float) -> Coming:
+    @cached_property
+    def _coming(self) -> list[Coming]:
+        """All that wait, by rank."""
+        return [self._comes(job, rank) for rank, job in enumerate(self.waiting)]
+
+    def _comes(self, job: Pending, rank: int) -> Coming:
         shape = self.pools[job.partition].shape_of(job)
         return Coming(
             id=job.id,
@@ -129,7 +135,6 @@ class Foresight:
             partition=job.partition,
             shape=shape,
             counted=self._counted(job, shape.gpus),
-            runs_s=max(1.0, runs_s),
             limit_s=job.walltime_s,
             ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,
         )
@@ -139,7 +144,7 @@ class Foresight:
         if job.array_id is not None and job.array_limit is not None:
             array = job.array_id, job.array_limit
         group = self.tally.group(job.project_id, job.user_id, job.band)
-        return Counted(group, gpus, gpus * job.walltime_s, array)
+        return Counted(group, gpus, gpus * job.walltime_s, array, self.tally.limits(group))
 
     @cached_property
     def _holdings(self) -> dict[int, Counted]:
@@ -157,7 +162,9 @@ class Foresight:
             asked = held.demand
             group = self.tally.group(asked.project_id, asked.user_id, asked.band)
             left = held.seconds_left(self.now) * asked.gpus
-            found[asked.job_id] = Counted(group, asked.gpus, left, arrays.get(asked.job_id))
+            array = arrays.get(asked.job_id)
+            counted = Counted(group, asked.gpus, left, array, self.tally.limits(group))
+            found[asked.job_id] = counted
         return found
 
     def _unfinished(self, job: Pending) -> set[int] | None:

@@ -1,11 +1,13 @@
-"""The queue of a partition as a forecast sees it: equal requests in one line each."""
+"""Who waits in a forecast: equal requests in one line each, the lines of one shape in a kind."""
 
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum, inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from jobs.scheduler.holds import is_open
@@ -23,11 +25,18 @@ class Counted(NamedTuple):
     gpu_seconds: float
     array: tuple[int, int] | None = None
     """Its array, and how many tasks of it may run at once."""
+    limits: tuple[int, ...] = ()
+    """Those of quotas that may be in its way."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything may be in its way."""
+        return bool(self.limits or self.array)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Coming:
-    """A waiting job as the forecast sees it."""
+    """A waiting job as forecasts see it."""
 
     id: int
     rank: int
@@ -35,162 +44,157 @@ class Coming:
     partition: str
     shape: Shape
     counted: Counted
+    limit_s: float
+    """How long it may run."""
+    ready_at: float = -inf
+    """It does not start before."""
+
+
+class Waits(NamedTuple):
+    """A job in its line; the first sorts first."""
+
+    rank: int
     runs_s: float
     """How long it is expected to run."""
-    limit_s: float
-    """How long it may."""
-    ready_at: float = -math.inf
-    """It does not start before."""
-    after: int = 0
-    """How many jobs have to end first."""
-
-    def __lt__(self, other: Coming) -> bool:
-        return self.rank < other.rank
+    job: Coming
 
 
-@dataclass(slots=True, eq=False)
+NOBODY = -1
+"""As a rank."""
+
+
 class Line:
     """Who competes for the same quota with the same request; the first in front."""
 
-    kind: Kind
-    partition: str
-    jobs: list[Coming] = field(default_factory=list)
-    parked: bool = False
+    __slots__ = ("jobs", "kind", "parked")
 
-    def __lt__(self, other: Line) -> bool:
-        return self.jobs[0].rank < other.jobs[0].rank
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.jobs: list[Waits] = []
+        """A heap."""
+        self.parked = False
+        """A quota holds it up."""
 
 
 class Kind:
     """All lines of one shape in one partition, and the places where it fits at the moment."""
 
     __slots__ = (
-        "closed", "cpus", "fitting", "gpus", "held", "lines", "masks", "memory_mib", "number",
-        "shape", "switches",
+        "asked", "bit", "closed", "counts", "fitting", "key", "lines", "masks", "number", "opens",
+        "partition", "seen", "stands", "switches",
     )  # fmt: skip
 
-    def __init__(self, shape: Shape, places: Mapping[int, Place], now: float) -> None:
-        self.shape = shape
-        asked = shape.asked
+    def __init__(self, shape: Shape, partition: str, bit: int) -> None:
+        self.partition = partition
+        self.bit = bit
+        """Stands for it in sets."""
+        self.asked = asked = shape.asked
         self.closed = shape.closed
         self.number = asked.nodes
         self.switches = asked.max_switches if asked.nodes > 1 else None
-        self.gpus = asked.gpus_per_node
-        self.cpus = asked.cpus
-        self.memory_mib = asked.memory_mib or 0
+        self.counts = shape.counts if shape.varies else None
+        """Where it does not count the same everywhere."""
+        self.key: Callable[[Place], tuple[object, ...]] = self._cheapest
+        if self.counts is None:
+            self.key = attrgetter("snugness")
         ready = {room.node.id for room in shape.ready}
         self.masks = {node_id: mask for node_id, mask in shape.masks.items() if node_id in ready}
-        self.lines: list[Line] = []
-        """A heap of those that no quota holds up."""
-        self.held = False
-        """It would be in the way of who is blocked, until more is freed."""
+        self.lines: list[tuple[int, Line]] = []
+        """Those that no quota holds up, by their first ranks."""
+        self.stands = NOBODY
+        """The rank by which the backlog has it."""
         self.fitting: dict[int, Place] = {}
-        for node_id in self.masks:
-            self.look(places[node_id], now)
+        self.opens: dict[Place, float] = {}
+        """When each place fits, as it was known after so many changes:"""
+        self.seen = 0
+
+    @property
+    def first(self) -> Waits:
+        """The first of all of its lines."""
+        return self.lines[0][1].jobs[0]
+
+    def join(self, line: Line, waits: Waits) -> None:
+        """One more in a line."""
+        if line.parked or (line.jobs and line.jobs[0] < waits):
+            heapq.heappush(line.jobs, waits)
+            return
+        if line.jobs:
+            self.withdraw(line)
+        heapq.heappush(line.jobs, waits)
+        self.show(line)
+
+    def pop(self, line: Line) -> None:
+        """The first of a line is gone."""
+        lines, gone = self.lines, heapq.heappop(line.jobs)
+        del lines[bisect_left(lines, (gone[0],))]
+        if line.jobs:
+            insort(lines, (line.jobs[0][0], line))
+
+    def show(self, line: Line) -> None:
+        """It may be served."""
+        insort(self.lines, (line.jobs[0].rank, line))
+
+    def withdraw(self, line: Line) -> None:
+        """It may not be served at the moment."""
+        del self.lines[bisect_left(self.lines, (line.jobs[0].rank,))]
 
     def is_open(self, place: Place, start: float, until: float) -> bool:
         """Whether the place is kept for nobody else meanwhile."""
         return is_open(self.closed.get(place.node_id, ()), start, until)
 
-    def fits(self) -> bool:
-        """Whether there is room for one now."""
-        if self.switches is None or len(self.fitting) < self.number:
-            return len(self.fitting) >= self.number
-        return self.choose(list(self.fitting.values())) is not None
+    def fits(self, place: Place, now: float) -> bool:
+        """Whether there is room for its part, and the place is kept for nobody else."""
+        return place.fits(self.asked, self.masks[place.node_id]) and (
+            not self.closed or self.is_open(place, now, now + 1)
+        )
+
+    def is_near(self) -> bool:
+        """Whether enough of the places where it fits are near each other."""
+        return self.switches is None or self.choose(list(self.fitting.values())) is not None
 
     def choose(self, places: Sequence[Place]) -> Sequence[Place] | None:
         """The tightest of these, as many as it needs; None if they do not do."""
         if len(places) < self.number:
             return None
         if self.switches is not None:
-            return compact(places, self.number, self._key, self.switches)
+            return compact(places, self.number, self.key, self.switches)
         if len(places) == self.number:
             return places
-        return heapq.nsmallest(self.number, places, key=self._key)
+        if self.number == 1:
+            return (min(places, key=self.key),)
+        return sorted(places, key=self.key)[: self.number]
 
-    def _key(self, place: Place) -> tuple[object, ...]:
-        if self.shape.varies:
-            return self.shape.counts[place.node_id][0], *place.snugness()
-        return place.snugness()
+    def _cheapest(self, place: Place) -> tuple[object, ...]:
+        assert self.counts is not None
+        return self.counts[place.node_id][0], *place.snugness
 
     def counted(self, job: Coming, places: Iterable[Place]) -> Counted:
-        """How limits count a job of it there."""
-        found = job.counted
-        if not self.shape.varies:
-            return found
-        gpus = math.fsum(self.shape.counts[place.node_id][0] for place in places)
-        return found._replace(gpus=gpus, gpu_seconds=gpus * job.limit_s)
+        """How limits count a job of it there, where that is not the same everywhere."""
+        assert self.counts is not None
+        gpus = fsum(self.counts[place.node_id][0] for place in places)
+        return job.counted._replace(gpus=gpus, gpu_seconds=gpus * job.limit_s)
 
-    def look(self, place: Place, now: float) -> None:
-        """The place has changed, or for whom it is kept."""
-        mask = self.masks.get(place.node_id)
-        if mask is None:
-            return
-        if (
-            (place.free & mask).bit_count() >= self.gpus
-            and place.cpus >= self.cpus
-            and (not self.memory_mib or place.memory_mib >= self.memory_mib)
-            and not place.alone
-            and (not self.shape.asked.shards or place.part(self.shape.asked, mask) is not None)
-            and not (self.shape.asked.exclusive and place.holds)
-            and (not self.closed or self.is_open(place, now, now + 1))
-        ):
-            self.fitting[place.node_id] = place
-        else:
-            self.fitting.pop(place.node_id, None)
+    def foresee(self, changed: Iterable[Place]) -> tuple[float, frozenset[Place]]:
+        """When there is room for it, and the places it is going to use; these have changed since
+        it was last asked.
 
-
-class Queue:
-    """One partition: its kinds, and who is blocked."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[int, Kind] = {}
-        self.blocked: Coming | None = None
-        self.at = -math.inf
-        """When who is blocked is going to start."""
-        self.kept: frozenset[int] = frozenset()
-        """The nodes it is going to use."""
-
-    def freed(self, place: Place, now: float) -> None:
-        """It may fit more than before."""
-        node_id = place.node_id
-        for kind in self.kinds.values():
-            if node_id not in kind.fitting:
-                kind.look(place, now)
-            if kind.held and node_id in kind.fitting:
-                kind.held = False
-
-    def taken(self, place: Place, now: float) -> None:
-        """It may fit less."""
-        for kind in self.kinds.values():
-            if place.node_id in kind.fitting:
-                kind.look(place, now)
-
-    def block(self, kind: Kind, places: Mapping[int, Place], now: float) -> None:
-        """The first of this kind does not fit: foresee where it will, unless that is known."""
-        job = kind.lines[0].jobs[0]
-        if job is self.blocked and self.at > now:
-            return
-        self.blocked = job
-        first = [(places[node_id].fits_from(kind.shape), places[node_id]) for node_id in kind.masks]
-        self.at, self.kept = _foreseen(kind, first)
-
-
-def _foreseen(kind: Kind, first: Sequence[tuple[float, Place]]) -> tuple[float, frozenset[int]]:
-    """When there is room for the kind, by when each place has; and the nodes it is going to use.
-
-    What is free long before is left to those who can use it meanwhile.
-    """
-    moments = sorted(at for at, _ in first if at < math.inf)[kind.number - 1 :]
-    for moment in dict.fromkeys(moments):
-        late = sorted((-at, one.room.order, one.node_id, one) for at, one in first if at <= moment)
-        chosen: list[Place] | None = [place for *_, place in late[: kind.number]]
-        if kind.switches is not None:
-            there = [place for *_, place in late]
-            chosen = compact(there, kind.number, _as_given, kind.switches)
-        if chosen is not None:
-            return moment, frozenset(place.node_id for place in chosen)
-    return math.inf, frozenset()
+        What is free long before is left to those who can use it meanwhile.
+        """
+        for place in changed:
+            mask = self.masks.get(place.node_id)
+            if mask is not None:
+                self.opens[place] = place.opens(self.asked, mask)
+        moments = sorted(at for at in self.opens.values() if at < inf)[self.number - 1 :]
+        for moment in dict.fromkeys(moments):
+            late = [(-at, one.order, one) for one, at in self.opens.items() if at <= moment]
+            late.sort()
+            chosen: Sequence[Place] | None = [place for *_, place in late[: self.number]]
+            if self.switches is not None:
+                there = [place for *_, place in late]
+                chosen = compact(there, self.number, _as_given, self.switches)
+            if chosen is not None:
+                return moment, frozenset(chosen)
+        return inf, frozenset()
 
 
 def _as_given(_: Place) -> int:

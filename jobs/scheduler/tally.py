@@ -74,11 +74,12 @@ Mark = tuple[list[tuple[Counter, int]], int]
 class Group:
     """The counters that jobs of one project, user and band are counted in."""
 
-    __slots__ = ("gpus", "guarantees", "jobs", "key", "micros", "pending")
+    __slots__ = ("gpus", "guarantees", "jobs", "key", "limits", "micros", "pending")
 
     def __init__(self, key: Key, counters: Iterable[tuple[Counter, ...]]) -> None:
         self.key = key
         self.pending, self.jobs, self.gpus, self.micros, self.guarantees = counters
+        self.limits = tuple(one.index for one in (*self.jobs, *self.gpus, *self.micros))
 
 
 class Tally:
@@ -163,8 +164,7 @@ class Tally:
 
     def limits(self, group: int) -> tuple[int, ...]:
         """All that `check` may tell to be in the way of this group's jobs."""
-        mine = self._groups[group]
-        return tuple(counter.index for counter in (*mine.jobs, *mine.gpus, *mine.micros))
+        return self._groups[group].limits
 
     def hours(self, group: int) -> tuple[Counter, ...]:
         """Those of GPU-hours that this group counts in."""
