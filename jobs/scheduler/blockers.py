@@ -71,6 +71,8 @@ class Blockers:
         self._told = told
         self._now = now
         self._room: dict[int, str | None] = {}
+        self._unpromised: dict[int, str] = {}
+        """What is told of what they lack to those of a class who are far behind."""
 
     def explain(self, job: Pending, ahead: int, aside: Iterable[Pending] = ()) -> Explanation:
         """`ahead`: how many wait in its partition before it; `aside`: those of them that let it
@@ -82,7 +84,7 @@ class Blockers:
         closure = None if missing else self._closure(job, pool, shape)
         reason, room = Reason.RESOURCES, ""
         if missing is not None:
-            room = missing + self._outlook(job, pool, aside) + self._away(shape)
+            room = missing + self._lacking(job, pool, shape, aside)
         elif closure is not None:
             reason = Reason.RESERVATION
             room = self._reserved(job, shape, closure) + self._outlook(job, pool, aside, closure)
@@ -118,6 +120,14 @@ class Blockers:
             text = None if fits else f"Needs {need(asked)}{only}; {shortage(shape)}."
             self._room[id(shape)] = text
         return self._room[id(shape)]
+
+    def _lacking(self, job: Pending, pool: Pool, shape: Shape, aside: Iterable[Pending]) -> str:
+        """What becomes of that: the same for all who are promised nothing."""
+        if job.id in pool.promises:
+            return self._outlook(job, pool, aside) + self._away(shape)
+        if id(shape) not in self._unpromised:
+            self._unpromised[id(shape)] = self._outlook(job, pool, ()) + self._away(shape)
+        return self._unpromised[id(shape)]
 
     def _making_room(self, job: Pending) -> list[str]:
         """Who has been told to stop for who waits for a quota."""
