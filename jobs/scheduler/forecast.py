@@ -40,7 +40,8 @@ class Forecast:
                 for held in place.holds:
                     self._at[held[1]].append(place)
         self._lines: dict[tuple[int, int, int, float], Line] = {}
-        self._parked: dict[object, list[Line]] = defaultdict(list)
+        self._parked: dict[object, dict[tuple[float, float], list[Line]]] = defaultdict(dict)
+        """By the limit that holds them up, and how much of it they need."""
         self._events: list[tuple[float, int, Waits | None]] = []
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
         reservation ends or a limit on GPU-hours has room again."""
@@ -179,10 +180,14 @@ class Forecast:
 
     def _unpark(self, limit: object, freed: set[str]) -> None:
         """Those go on whom it keeps back no longer."""
-        for line in self._parked.pop(limit, ()):
-            if self._limit(line.jobs[0].job.counted) == limit:
-                self._stays(line, limit)
-            else:
+        parked = self._parked.get(limit, {})
+        for need, lines in list(parked.items()):
+            counted = lines[0].jobs[0].job.counted
+            if self._limit(counted) == limit:
+                self._await(limit, counted)
+                continue
+            del parked[need]
+            for line in lines:
                 self._backlogs[line.kind.partition].unpark(line)
                 freed.add(line.kind.partition)
 
@@ -220,16 +225,16 @@ class Forecast:
     def _park(self, backlog: Backlog, kind: Kind, limit: object) -> None:
         line = kind.lines[0][1]
         backlog.park(line)
-        self._stays(line, limit)
+        counted = line.jobs[0].job.counted
+        timed = self._hours.are_limited(counted.group)
+        need = counted.gpus, counted.gpu_seconds if timed else 0.0
+        self._parked[limit].setdefault(need, []).append(line)
+        self._await(limit, counted)
 
-    def _stays(self, line: Line, limit: object) -> None:
-        """Until the limit has room."""
-        self._parked[limit].append(line)
-        if isinstance(limit, int):
-            self._await(limit, line.jobs[0].job.counted)
-
-    def _await(self, limit: int, counted: Counted) -> None:
+    def _await(self, limit: object, counted: Counted) -> None:
         """Look again once a period has let go of enough, if it is one of GPU-hours."""
+        if not isinstance(limit, int) or not self._hours.are_limited(counted.group):
+            return
         charge = micros(counted.gpu_seconds)
         at = self._hours.room_at(counted.group, limit, charge, self._now)
         if at is not None and at < self._awaited.get(limit, math.inf):
@@ -291,7 +296,7 @@ class Forecast:
             backlog.taken(place, self._now)
         self.starts[job.id] = self._now
         self._on[job.id] = places
-        if counted.is_limited:
+        if counted.limits or counted.array:
             self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
             self._count(job.id, counted)
         heapq.heappush(self._events, (end, job.id, None))

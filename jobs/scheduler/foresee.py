@@ -113,19 +113,21 @@ class Foresight:
         for begun in self.started:
             counted = self._counted(begun, self.counted[begun.id])
             forecast.runs(begun.id, now + lengths.pending(begun), counted)
-        for rank, waits in enumerate(self.waiting):
-            after = self._unfinished(waits)
-            if after is not None and waits.id not in done:
-                runs_s = max(1.0, lengths.pending(waits))
-                forecast.comes(self._coming[rank], runs_s, after)
+        for waits, coming, after in self._coming:
+            if waits.id not in done:
+                forecast.comes(coming, max(1.0, lengths.pending(waits)), after)
         found = forecast.play()
         self.tally.reset(mark)
         return found
 
     @cached_property
-    def _coming(self) -> list[Coming]:
-        """All that wait, by rank."""
-        return [self._comes(job, rank) for rank, job in enumerate(self.waiting)]
+    def _coming(self) -> list[tuple[Pending, Coming, set[int]]]:
+        """All of whom it can be told when those have ended who have to before."""
+        return [
+            (job, self._comes(job, rank), after)
+            for rank, job in enumerate(self.waiting)
+            if (after := self._unfinished(job)) is not None
+        ]
 
     def _comes(self, job: Pending, rank: int) -> Coming:
         shape = self.pools[job.partition].shape_of(job)

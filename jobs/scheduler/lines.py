@@ -28,11 +28,6 @@ class Counted(NamedTuple):
     limits: tuple[int, ...] = ()
     """Those of quotas that may be in its way."""
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether anything may be in its way."""
-        return bool(self.limits or self.array)
-
 
 @dataclass(frozen=True, slots=True)
 class Coming:
@@ -184,8 +179,10 @@ class Kind:
             mask = self.masks.get(place.node_id)
             if mask is not None:
                 self.opens[place] = place.opens(self.asked, mask)
-        moments = sorted(at for at in self.opens.values() if at < inf)[self.number - 1 :]
+        moments = sorted(self.opens.values())[self.number - 1 :]
         for moment in dict.fromkeys(moments):
+            if moment == inf:
+                break
             late = [(-at, one.order, one) for one, at in self.opens.items() if at <= moment]
             late.sort()
             chosen: Sequence[Place] | None = [place for *_, place in late[: self.number]]

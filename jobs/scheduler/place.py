@@ -42,7 +42,8 @@ class Place:
         self.served: Sequence[tuple[int, Sequence[int]]] = ()
         """The kinds that may ever be here: by the GPUs that may serve them, and by how many of
         these are free."""
-        self._changed()
+        self.snugness = self.free.bit_count(), self.cpus, self.order
+        """Sorts the tightest first."""
 
     def expect(self, job_id: int, end: float) -> None:
         """Tell when somebody who is here leaves."""
@@ -104,7 +105,7 @@ class Place:
         self.cpus -= cpus
         self.memory_mib -= memory_mib
         insort(self.holds, (end, job_id, gpus, shards, cpus, memory_mib))
-        self._changed()
+        self.snugness = self.free.bit_count(), self.cpus, self.order
 
     def leave(self, job_id: int) -> None:
         """Somebody is gone."""
@@ -119,11 +120,7 @@ class Place:
         self.memory_mib += memory_mib
         if not holds:
             self.alone, self.cpus, self.memory_mib = False, self.node.cpus, self.node.memory_mib
-        self._changed()
-
-    def _changed(self) -> None:
         self.snugness = self.free.bit_count(), self.cpus, self.order
-        """Sorts the tightest first."""
 
 
 def _lowest(bits: int, number: int) -> int:
