@@ -8,6 +8,7 @@ from portal.models.ledger import Accounting, Charge, DailyUsage, GpuModel, Usage
 from portal.models.node import Gpu, Node, Partition
 from portal.models.people import Membership, Project, SignInLink, User
 from portal.models.policy import SchedulingPolicy
+from portal.models.prepared import Prepared, PreparedFor
 from portal.models.quota import Quota
 from portal.models.reservation import Reservation
 from portal.models.rows import update_each
@@ -29,6 +30,8 @@ __all__ = [
     "Move",
     "Node",
     "Partition",
+    "Prepared",
+    "PreparedFor",
     "Project",
     "Quota",
     "Reservation",

@@ -17,11 +17,26 @@ from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Scope, Usage
 from jobs.scheduler.periods import CalendarMonth, Period, Rolling
 from jobs.scheduler.policy import Policy
 from portal import models
-from portal.models import Accounting, Job, Membership, SchedulingPolicy
+from portal.models import Job, Membership, Prepared, SchedulingPolicy
 from portal.queries.books import Books
-from portal.queries.meters import Meter
+from portal.queries.meters import Meter, terms
 
 UNFINISHED = lifecycle.WAITING | lifecycle.ACTIVE
+
+
+_PROJECT = ("pk", "name", "parent_id", "shares", "lends")
+_tree = Prepared(
+    lambda: models.Project.objects.order_by("pk").values_list(*_PROJECT),
+    lambda row: (Project(*row[:-1]), row[-1]),
+)
+_members = Prepared(
+    lambda: Membership.objects.values_list("project_id", "user_id", "shares", "user__username"),
+    lambda row: Member(*row),
+)
+_quotas = Prepared(
+    lambda: models.Quota.objects.order_by("pk"), lambda row: quota(models.Quota(*row))
+)
+_policy = Prepared(SchedulingPolicy.objects.all, lambda row: SchedulingPolicy(*row).policy)
 
 
 def projects() -> tuple[Project, ...]:
@@ -31,9 +46,8 @@ def projects() -> tuple[Project, ...]:
 
 def tree() -> tuple[tuple[Project, ...], frozenset[int]]:
     """All projects, and those of them whose children lend to each other."""
-    columns = ("pk", "name", "parent_id", "shares", "lends")
-    rows = list(models.Project.objects.order_by("pk").values_list(*columns))
-    return tuple(Project(*row[:-1]) for row in rows), frozenset(row[0] for row in rows if row[-1])
+    rows = _tree.rows()
+    return tuple(row for row, _ in rows), frozenset(row.id for row, lends in rows if lends)
 
 
 def below(project_id: int) -> frozenset[int]:
@@ -51,8 +65,7 @@ def members(with_jobs: Iterable[tuple[int, int, str]] | None = None) -> tuple[Me
     """Who has a share in which project; with one share each, who only has jobs there:
     administrators, and former members. `with_jobs` are project, user and user's name of jobs that
     have not ended, where somebody has read them."""
-    rows = Membership.objects.values_list("project_id", "user_id", "shares", "user__username")
-    found = {row[:2]: Member(*row) for row in rows}
+    found = {(row.project_id, row.user_id): row for row in _members.rows()}
     if with_jobs is None:
         unfinished = Job.objects.filter(state__in=UNFINISHED).order_by()
         guests = unfinished.values_list("project_id", "owner_id", "owner__username")
@@ -64,7 +77,7 @@ def members(with_jobs: Iterable[tuple[int, int, str]] | None = None) -> tuple[Me
 
 def quotas() -> tuple[Quota, ...]:
     """Whatever is limited, of all projects."""
-    return tuple(quota(row) for row in models.Quota.objects.order_by("pk"))
+    return tuple(_quotas.rows())
 
 
 def quota(row: models.Quota) -> Quota:
@@ -88,15 +101,13 @@ def quota(row: models.Quota) -> Quota:
 
 def lends() -> frozenset[int | None]:
     """The projects whose children lend to each other; None for those without a parent."""
-    found: set[int | None] = set(
-        models.Project.objects.filter(lends=True).values_list("pk", flat=True)
-    )
-    return frozenset(found | {None} if Accounting.current().lends else found)
+    lenders = tree()[1]
+    return lenders | {None} if terms().lends else lenders
 
 
 def policy() -> Policy:
     """How jobs are scheduled."""
-    return SchedulingPolicy.current().policy
+    return next(iter(_policy.rows()), None) or SchedulingPolicy().policy
 
 
 def counted(books: Books, limits: Iterable[Quota]) -> Usage:

@@ -15,10 +15,10 @@ from jobs.scheduler.limits import Key
 from jobs.scheduler.periods import Period, Slice
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import EntryPenalty, Usage, usage_of
-from portal.models import Accounting, Allocation, Charge, DailyUsage, UsageBalance
+from portal.models import Accounting, Allocation, Charge, DailyUsage, Prepared, UsageBalance
 from portal.queries import days, holdings
 from portal.queries.holdings import Holdings
-from portal.queries.meters import Meter, meters, weights
+from portal.queries.meters import Meter, meters, terms, weights
 
 COLUMNS = ("project_id", "user_id", "band", "gpu_model")
 ACCOUNT = ("project_id", "user_id", "band")
@@ -72,6 +72,11 @@ class Only:
 
 
 ALL = Only()
+_BALANCE = ("project_id", "user_id", "value", "at")
+_balances = Prepared[Any](lambda: UsageBalance.objects.order_by("pk").values_list(*_BALANCE))
+_uncharged = Prepared[Any](
+    lambda: Allocation.objects.filter(charged=False).values_list("pk", "charged_until")
+)
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,8 @@ class Books:
     @classmethod
     def read(cls, now: datetime, held: Holdings | None = None) -> Books:
         """Of all that hold something, which is read unless it is given."""
-        terms = Accounting.current()
-        held = holdings.read() if held is None else held
-        return cls(now, meters(held, weights(terms)) if held.parts else [], terms)
+        charged, held = terms(), holdings.read() if held is None else held
+        return cls(now, meters(held, weights(charged)) if held.parts else [], charged)
 
     def balances(self) -> dict[Association, float]:
         """Weighted GPU-seconds, decayed to now: what fair share looks at.
@@ -96,8 +100,7 @@ class Books:
         """
         decay, penalty = self.terms.decay, EntryPenalty(self.terms.entry_penalty)
         found: dict[Association, float] = defaultdict(float)
-        balances = UsageBalance.objects.values_list("project_id", "user_id", "value", "at")
-        rows, running = self._at_once(lambda: list(balances.order_by("pk")))
+        rows, running = self._at_once(_balances.rows)
         for project_id, user_id, value, at in rows:
             found[project_id, user_id] += self._seen(Usage(value, at))
         for meter in running:
@@ -115,10 +118,10 @@ class Books:
         Each query of PostgreSQL sees what was committed before it: what has been charged since it
         was read who holds what would count twice.
         """
-        running, uncharged = self.running, Allocation.objects.filter(charged=False)
+        running = self.running
         while True:
             found = read()
-            charged = dict(uncharged.values_list("pk", "charged_until") if running else ())
+            charged = dict(_uncharged.rows() if running else ())
             if all(charged.get(meter.allocation_id) == meter.start for meter in running):
                 return found, running
             known = {meter.allocation_id for meter in running}

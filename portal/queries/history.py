@@ -18,7 +18,7 @@ from django.db.models import Max
 
 from jobs.lifecycle import State
 from jobs.scheduler.predict import History, Prediction, Work
-from portal.models import Attempt, Checkpoint, Event
+from portal.models import Attempt, Checkpoint, Event, PreparedFor
 
 READ_AT_FIRST = 20_000
 """Attempts, the last to have ended; fewer than `jobs.scheduler.predict` remembers."""
@@ -34,6 +34,14 @@ COLUMNS = (
     "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
     "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
 )  # fmt: skip
+_ends_after = PreparedFor[Any](
+    lambda ids: Event.objects.filter(pk__gt=ids[0], kind="state", new__in=TELLING).values_list(
+        "pk", "job_id"
+    )
+)
+_ended = PreparedFor[Any](
+    lambda ids: ENDED.filter(job__in=ids).order_by("ended_at", "pk").values_list(*COLUMNS)
+)
 
 
 class _Memory:
@@ -65,14 +73,10 @@ class _Memory:
 
     def _since(self) -> list[Any]:
         """Attempts of the jobs of whose end nothing had been seen."""
-        again = self._event - OVERLAP
-        ends = Event.objects.filter(pk__gt=again, kind="state", new__in=TELLING)
-        found = dict(ends.values_list("pk", "job_id"))
+        found = dict(_ends_after.rows([self._event - OVERLAP]))
         jobs = {job_id for pk, job_id in found.items() if pk not in self._seen}
         self._seen, self._event = set(found), max((self._event, *found))
-        if not jobs:
-            return []
-        return list(ENDED.filter(job__in=jobs).order_by("ended_at", "pk").values_list(*COLUMNS))
+        return _ended.rows(jobs)
 
 
 def _served_before(resumed: dict[int, int]) -> dict[int, float]:

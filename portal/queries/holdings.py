@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
-from portal.models import Allocation, Lease
+from portal.models import Allocation, Lease, Prepared
 
 
 class Part(NamedTuple):
@@ -61,18 +61,31 @@ class Holdings:
         return (part for part in self.parts if part.open)
 
 
+def _uncharged() -> QuerySet[Allocation]:
+    # What is open is never charged to its end.
+    return Allocation.objects.filter(charged=False)
+
+
+_parts = Prepared(lambda: _parts_of(_uncharged()), Part._make)
+_shares = Prepared(lambda: _shares_of(_uncharged()), Share._make)
+
+
 def read() -> Holdings:
     """All that hold something, and those that did and are not charged for all of it yet."""
-    # What is open is never charged to its end.
-    return of(Allocation.objects.filter(charged=False))
+    parts = tuple(_parts.rows())
+    return Holdings(parts, tuple(_shares.rows()) if parts else ())
 
 
 def of(allocations: QuerySet[Allocation]) -> Holdings:
     """In two queries."""
-    rows = allocations.order_by("pk").values_list(*Part._fields)
-    parts = tuple(map(Part._make, rows))
-    if not parts:
-        return Holdings()
+    parts = tuple(map(Part._make, _parts_of(allocations)))
+    return Holdings(parts, tuple(map(Share._make, _shares_of(allocations))) if parts else ())
+
+
+def _parts_of(allocations: QuerySet[Allocation]) -> QuerySet[Any]:
+    return allocations.order_by("pk").values_list(*Part._fields)
+
+
+def _shares_of(allocations: QuerySet[Allocation]) -> QuerySet[Any]:
     leases = Lease.objects.filter(allocation__in=allocations.order_by().values("pk"))
-    shares = leases.order_by("gpu_id", "share").values_list(*Share._fields)
-    return Holdings(parts, tuple(map(Share._make, shares)))
+    return leases.order_by("gpu_id", "share").values_list(*Share._fields)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jobs.scheduler.demand import least
 from jobs.scheduler.snapshot import Gpu, Node, Reservation
 from jobs.spec import Resources
 from portal import models
+from portal.models import Prepared
 from portal.queries.holdings import Holdings, Part
 
 OF_NODE = (
-    "name", "cpus", "memory_mib", "features", "switches", "partition__name",
+    "pk", "name", "cpus", "memory_mib", "features", "switches", "partition__name",
     "drained", "drain_reason", "health", "probed_at",
 )  # fmt: skip
 OF_GPU = ("pk", "node_id", "uuid", "index", "model", "memory_mib", "shards", "domain")
@@ -28,6 +30,49 @@ class Holder(NamedTuple):
     """Into how many the GPU was divided then; who has all of them has the whole."""
 
 
+def _idle_node(row: tuple[Any, ...]) -> Node:
+    """A node as if nothing ran there, and without its GPUs."""
+    pk, name, cpus, memory_mib, features, switches, partition, *state = row
+    drained, why, health, probed_at = state
+    told = models.Node(drained=drained, drain_reason=why, health=health, probed_at=probed_at)
+    return Node(
+        id=pk,
+        name=name,
+        partition=partition,
+        cpus=cpus,
+        memory_mib=memory_mib,
+        cpus_free=cpus,
+        memory_free_mib=memory_mib,
+        features=tuple(features),
+        unavailable=told.unavailable,
+        switches=tuple(switches),
+    )
+
+
+class _Card(NamedTuple):
+    """A GPU of a node as if nobody had it, and its id."""
+
+    pk: int
+    node_id: int
+    gpu: Gpu
+
+    def held_by(self, holders: list[Holder]) -> Gpu:
+        if not holders:
+            return self.gpu
+        whole, sharers = _shared(holders)
+        return replace(self.gpu, job_id=whole, sharers=sharers)
+
+
+def _card(row: tuple[Any, ...]) -> _Card:
+    pk, node_id, uuid, index, model, memory_mib, shards, domain = row
+    near = -1 - index if domain is None else domain  # Not known: near to none.
+    return _Card(pk, node_id, Gpu(uuid, index, model, memory_mib, shards=shards, domain=near))
+
+
+_nodes = Prepared(lambda: models.Node.objects.values_list(*OF_NODE), _idle_node)
+_cards = Prepared(lambda: models.Gpu.objects.filter(present=True).values_list(*OF_GPU), _card)
+
+
 def nodes(held: Holdings) -> tuple[Node, ...]:
     """All of them, those that take no jobs too."""
     on: dict[int, list[Part]] = defaultdict(list)
@@ -35,13 +80,9 @@ def nodes(held: Holdings) -> tuple[Node, ...]:
         on[part.node_id].append(part)
     taken = _holders(held)
     gpus: dict[int, list[Gpu]] = defaultdict(list)
-    present = models.Gpu.objects.filter(present=True)
-    for pk, node_id, uuid, index, model, memory_mib, shards, domain in present.values_list(*OF_GPU):
-        whole, sharers = _shared(taken.get(pk, []))
-        near = -1 - index if domain is None else domain  # Not known: near to none.
-        gpus[node_id].append(Gpu(uuid, index, model, memory_mib, whole, shards, sharers, near))
-    rows = models.Node.objects.select_related("partition").only(*OF_NODE)
-    return tuple(_node(row, tuple(gpus[row.pk]), on[row.pk]) for row in rows)
+    for card in _cards.rows():
+        gpus[card.node_id].append(card.held_by(taken.get(card.pk, [])))
+    return tuple(_with(node, tuple(gpus[node.id]), on[node.id]) for node in _nodes.rows())
 
 
 def empty() -> tuple[Node, ...]:
@@ -56,8 +97,15 @@ def gpus_asked(asked: Resources, partition: str) -> float:
     return least((node for node in empty() if node.partition == partition), asked)
 
 
+_last_end = Prepared[Any](
+    lambda: models.Reservation.objects.order_by("-ends_at").values_list("ends_at")[:1]
+)
+
+
 def reservations(now: datetime) -> list[models.Reservation]:
     """Those that are not over, with their nodes and with who may use them."""
+    if not any(ends_at > now for (ends_at,) in _last_end.rows()):
+        return []
     rows = models.Reservation.objects.filter(ends_at__gt=now).order_by("pk")
     return list(rows.prefetch_related("nodes", "projects", "users"))
 
@@ -89,19 +137,12 @@ def _shared(parts: list[Holder]) -> tuple[int | None, tuple[tuple[int, int], ...
     return None, tuple(sorted((part.job_id, part.shards) for part in parts))
 
 
-def _node(row: models.Node, gpus: tuple[Gpu, ...], parts: list[Part]) -> Node:
-    return Node(
-        id=row.pk,
-        name=row.name,
-        partition=row.partition.name,
-        cpus=row.cpus,
-        memory_mib=row.memory_mib,
-        cpus_free=row.cpus - sum(part.cpus for part in parts),
-        memory_free_mib=row.memory_mib - sum(part.memory_mib for part in parts),
+def _with(node: Node, gpus: tuple[Gpu, ...], parts: list[Part]) -> Node:
+    return replace(
+        node,
+        cpus_free=node.cpus - sum(part.cpus for part in parts),
+        memory_free_mib=node.memory_mib - sum(part.memory_mib for part in parts),
         gpus=gpus,
-        features=tuple(row.features),
-        unavailable=row.unavailable,
         jobs=tuple(sorted(part.attempt__job_id for part in parts)),
         exclusive=any(part.exclusive for part in parts),
-        switches=tuple(row.switches),
     )

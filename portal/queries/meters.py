@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from jobs.bands import Band
 from jobs.scheduler.limits import Key
 from jobs.scheduler.usage import Gpus, Held, Weights, billing
-from portal.models import Accounting, GpuModel
+from portal.models import Accounting, GpuModel, Prepared
 from portal.queries.holdings import Holdings, Part
 
 
@@ -56,14 +57,23 @@ class Meter:
         return sum(rate.weighted for rate in self.rates)
 
 
-def weights(terms: Accounting | None = None) -> Weights:
+_terms = Prepared(Accounting.objects.all, lambda row: Accounting(*row))
+_models = Prepared[Any](lambda: GpuModel.objects.values_list("name", "weight"))
+
+
+def terms() -> Accounting:
+    """How the lab charges. Not to be changed: others are given the same."""
+    return next(iter(_terms.rows()), None) or Accounting()
+
+
+def weights(charged: Accounting | None = None) -> Weights:
     """What the lab charges for; how is read unless it is given."""
-    terms = terms or Accounting.current()
+    charged = charged or terms()
     return Weights(
-        gpu_models=dict(GpuModel.objects.values_list("name", "weight")),
-        gpu=terms.gpu_weight,
-        cpu=terms.cpu_weight,
-        memory_gib=terms.memory_gib_weight,
+        gpu_models=dict(_models.rows()),
+        gpu=charged.gpu_weight,
+        cpu=charged.cpu_weight,
+        memory_gib=charged.memory_gib_weight,
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Exists, F, Max, OuterRef, QuerySet, Subquery
 
 from jobs.lifecycle import State
 from jobs.scheduler.preempt import in_a_row
-from portal.models import Attempt, Checkpoint, Job
+from portal.models import Attempt, Checkpoint, Job, Prepared
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,27 @@ class Run:
         return self.leaves_by is not None
 
 
+def _since_their_start() -> QuerySet[Any]:
+    """When the newest checkpoint of each job that runs was written."""
+    running = Attempt.objects.filter(ended_at=None).values("job")
+    complete = Checkpoint.objects.filter(
+        job__in=running, complete=True, modified_at__gte=F("job__started_at")
+    )
+    return complete.order_by().values_list("job").annotate(Max("modified_at"))
+
+
+_OF_RUN = (
+    "job_id", "job__started_at", "job__preemptions", "leaves_by", "job__state",
+    "job__cancelled_at",
+)  # fmt: skip
+_saved = Prepared[Any](_since_their_start)
+_open = Prepared[Any](lambda: Attempt.objects.filter(ended_at=None).values_list(*_OF_RUN))
+
+
 def runs(now: datetime) -> dict[int, Run]:
     """By job, all that have started and are not gone yet, in two queries."""
-    open_ = Attempt.objects.filter(ended_at=None)
-    saved = dict(
-        Checkpoint.objects.filter(
-            job__in=open_.values("job"), complete=True, modified_at__gte=F("job__started_at")
-        )
-        .order_by()
-        .values_list("job")
-        .annotate(Max("modified_at"))
-    )
-    rows = open_.values_list(
-        "job_id", "job__started_at", "job__preemptions", "leaves_by", "job__state",
-        "job__cancelled_at",
-    )  # fmt: skip
-    found = {}
-    for job_id, began, preemptions, leaves_by, state, cancelled_at in rows:
+    saved, found = dict(_saved.rows()), {}
+    for job_id, began, preemptions, leaves_by, state, cancelled_at in _open.rows():
         if began is not None:
             counted = in_a_row(preemptions, (now - began).total_seconds())
             runs = state == State.RUNNING and cancelled_at is None

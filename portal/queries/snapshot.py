@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
@@ -16,10 +17,11 @@ from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.rules import SpecError
 from jobs.scheduler.predict import Prediction, Work
+from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
 from jobs.spec import JobSpec, Resources
 from portal import models
-from portal.models import Job
+from portal.models import Job, Prepared
 from portal.queries import accounts, history, holdings, machines, preemption, specs, window
 from portal.queries.books import Books
 from portal.queries.dependencies import Dependencies
@@ -72,9 +74,7 @@ def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     # In a zone whose clocks change a time and so many seconds make another one than they should.
     now = now.astimezone(UTC)
-    jobs = Job.objects.annotate(spec_text=Cast("spec", TextField()))
-    queue = _looked_at(jobs)
-    active = _rows(jobs.filter(state__in=lifecycle.ACTIVE).order_by())
+    queue, active = _looked_at(), _active.rows()
     both = [*queue, *active]
     read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
@@ -103,19 +103,36 @@ def take(now: datetime) -> Snapshot:
         quota_usage=accounts.counted(books, quotas) if quotas else None,
         reservations=tuple(map(machines.reservation, reserved)),
         policy=accounts.policy(),
-        weights=tuple((row.name, row.weights) for row in models.Partition.objects.order_by("pk")),
+        weights=tuple(_weights.rows()),
     )
 
 
-def _looked_at(jobs: QuerySet[Job]) -> list[Row]:
-    waiting = jobs.filter(state=State.PENDING)
+def _rows(jobs: QuerySet[Job]) -> QuerySet[Job, Any]:
+    return jobs.annotate(spec_text=Cast("spec", TextField())).values_list(*Row._fields)
+
+
+_waiting = Job.objects.filter(state=State.PENDING)
+_active = Prepared(
+    lambda: _rows(Job.objects.filter(state__in=lifecycle.ACTIVE).order_by()), Row._make
+)
+_weights = Prepared(
+    lambda: models.Partition.objects.order_by("pk").values_list("name", "priority_weights"),
+    lambda row: (row[0], PriorityWeights(**row[1])),
+)
+
+
+@cache
+def _first(number: int) -> Prepared[Row]:
+    """Those that wait longest."""
+    return Prepared(lambda: _rows(_waiting.order_by("submitted_at", "id")[:number]), Row._make)
+
+
+def _looked_at() -> list[Row]:
     # Most often these are all, and no other query is needed.
-    found = _rows(waiting.order_by("submitted_at", "id")[: MAX_PENDING + 1])
-    return found if len(found) <= MAX_PENDING else _rows(window.in_sight(waiting)[:MAX_PENDING])
-
-
-def _rows(jobs: QuerySet[Job]) -> list[Row]:
-    return [Row(*row) for row in jobs.values_list(*Row._fields)]
+    found = _first(MAX_PENDING + 1).rows()
+    if len(found) <= MAX_PENDING:
+        return found
+    return [Row._make(row) for row in _rows(window.in_sight(_waiting)[:MAX_PENDING])]
 
 
 def left_out(told: Collection[int]) -> frozenset[int]:
