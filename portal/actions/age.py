@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
 from jobs.lifecycle import HELD, Reason, State
 from jobs.scheduler.snapshot import Explanation
 from jobs.spec import JobSpec
-from portal.models import Job
+from portal.models import Job, Prepared
 
 KEPT_BACK = (
     *HELD,
@@ -43,13 +45,19 @@ def waited_s(job: Job, now: datetime) -> float:
     return job.waited_before_s + max(0.0, (now - job.eligible_at).total_seconds())
 
 
+def _still() -> QuerySet[Job]:
+    return Job.objects.filter(state=State.PENDING, held=False, eligible_at=None)
+
+
+_standing = Prepared[Any](lambda: _still().order_by().values_list("pk"))
+
+
 def grow(looked_at: Iterable[int], own: Mapping[int, Explanation], now: datetime) -> None:
     """Let those of these waiting jobs grow older that nothing of their own keeps back any more.
 
     `own` is what a plan found to keep jobs back. For the transaction of its pass.
     """
-    still = Job.objects.filter(state=State.PENDING, held=False, eligible_at=None)
-    standing = set(still.order_by().values_list("pk", flat=True))
+    standing = {pk for (pk,) in _standing.rows()}
     if not standing:
         return
     free = [
@@ -58,5 +66,5 @@ def grow(looked_at: Iterable[int], own: Mapping[int, Explanation], now: datetime
         if pk not in own or own[pk].reason not in KEPT_BACK
     ]
     # In the order in which everybody locks jobs.
-    locked = still.select_for_update().filter(pk__in=free).order_by("pk")
+    locked = _still().select_for_update().filter(pk__in=free).order_by("pk")
     Job.objects.filter(pk__in=list(locked.values_list("pk", flat=True))).update(eligible_at=now)

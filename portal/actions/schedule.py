@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
@@ -24,6 +25,9 @@ from portal.models import (
     Job,
     Lease,
     Move,
+    Prepared,
+    PreparedFor,
+    insert_all,
     move_all,
 )
 from portal.queries import snapshot
@@ -73,14 +77,23 @@ def _pass(now: datetime) -> tuple[int, Decision | None]:
     return len(starts), decision
 
 
+_attempts = PreparedFor[Any](
+    lambda ids: (
+        Attempt.objects.filter(job_id__in=ids)
+        .order_by()
+        .values_list("job_id")
+        .annotate(Max("number"))
+    )
+)
+_gpus = Prepared(
+    lambda: Gpu.objects.order_by().values_list("pk", "uuid", "shards"),
+    lambda row: Gpu(pk=row[0], uuid=row[1], shards=row[2]),
+)
+
+
 def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> None:
-    numbers = dict(
-        Attempt.objects.filter(job_id__in=jobs).values_list("job_id").annotate(Max("number"))
-    )
-    gpus = Gpu.objects.only("uuid", "shards").filter(
-        uuid__in=[u for start in starts for place in start.placements for u in place.gpu_uuids]
-    )
-    leasable = {gpu.uuid: gpu for gpu in gpus}
+    numbers = dict(_attempts.rows(jobs))
+    leasable = {gpu.uuid: gpu for gpu in _gpus.rows()}
     placed = {start.job_id: start.placements for start in starts}
     moved = move_all([_configuring(jobs[pk], now) for pk in placed], now=now)
     attempts = Attempt.objects.bulk_create(
@@ -93,7 +106,7 @@ def _start_all(starts: Iterable[Start], jobs: dict[int, Job], now: datetime) -> 
     ]
     Allocation.objects.bulk_create(part for part, _ in parts)
     free = _FreeShares(gpu for gpu in leasable.values() if gpu.shards)
-    Lease.objects.bulk_create(
+    insert_all(
         Lease(gpu=gpu, share=share, of=len(gpu.shares), allocation=part)
         for part, place in parts
         for gpu in map(leasable.__getitem__, place.gpu_uuids)

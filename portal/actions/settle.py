@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
@@ -18,14 +18,23 @@ from jobs.outcome import RunEnd, verdict
 from jobs.scheduler.words import span
 from portal import hints, live
 from portal.actions.requeue import End, requeued
-from portal.models import Allocation, Attempt, Job, Lease, Move, move_all, update_each
+from portal.models import (
+    Allocation,
+    Attempt,
+    Job,
+    Lease,
+    Move,
+    PreparedFor,
+    User,
+    move_all,
+    update_each,
+)
 
 Phase = Allocation.Phase
-READ = (
-    "state", "held", "started_at", "cancelled_at",
-    "cancelled_by__username", "cancelled_by__first_name", "cancelled_by__last_name",
-)  # fmt: skip
-"""Of a job and of who cancelled it."""
+READ = ("id", "state", "held", "cancelled_by_id", "cancelled_at", "started_at")
+"""Of a job, in the order of its columns."""
+NAMES = ("username", "first_name", "last_name")
+"""Of who cancelled it."""
 MAX_LAUNCH_TRIES = 3
 """Attempts that never started anything before the job is held for somebody to look."""
 
@@ -112,6 +121,24 @@ class Case:
         return min((part.started_at for part in self.parts if part.started_at), default=None)
 
 
+_locked = PreparedFor[Any](
+    lambda ids: (
+        Job.objects.select_for_update(of=("self",))
+        .filter(pk__in=ids)
+        .order_by("pk")
+        .values_list(*READ, *(f"cancelled_by__{name}" for name in NAMES))
+    )
+)
+_parts = PreparedFor(
+    lambda ids: (
+        Allocation.objects.filter(attempt__job__in=ids, attempt__ended_at=None)
+        .order_by("rank")
+        .values_list(*Part._fields)
+    ),
+    Part._make,
+)
+
+
 def settle(*, attempt: Attempt, now: datetime) -> None:
     """`settle_all` for one."""
     settle_all(attempts=[attempt], now=now)
@@ -130,8 +157,18 @@ def settle_all(*, attempts: Iterable[Attempt], now: datetime) -> None:
 def lock(job_ids: Iterable[int]) -> list[Job]:
     """These jobs, locked: in one order everywhere, so that no two transactions wait for each
     other."""
-    jobs = Job.objects.select_for_update(of=("self",)).select_related("cancelled_by")
-    return list(jobs.only(*READ).filter(pk__in=set(job_ids)).order_by("pk"))
+    return [_job(*row) for row in _locked.rows(job_ids)]
+
+
+def _job(*values: Any) -> Job:
+    """With nothing read of it but `READ`."""
+    of_job, of_user = values[: len(READ)], values[len(READ) :]
+    job = Job.from_db(DEFAULT_DB_ALIAS, READ, of_job)
+    if job.cancelled_by_id:
+        job.cancelled_by = User.from_db(
+            DEFAULT_DB_ALIAS, ("id", *NAMES), (job.cancelled_by_id, *of_user)
+        )
+    return job
 
 
 def settle_locked(*, jobs: Iterable[Job], now: datetime) -> None:
@@ -153,8 +190,7 @@ def _cases(jobs: Iterable[Job]) -> list[Case]:
     active = {job.pk: job for job in jobs if job.active}
     parts: dict[int, list[Part]] = defaultdict(list)
     # Whoever comes late with an earlier attempt must not touch what the present one holds.
-    rows = Allocation.objects.filter(attempt__job__in=list(active), attempt__ended_at=None)
-    for part in map(Part._make, rows.order_by("rank").values_list(*Part._fields)):
+    for part in _parts.rows(active):
         parts[part.attempt__job_id].append(part)
     return [Case(active[job_id], found) for job_id, found in parts.items()]
 

@@ -11,7 +11,7 @@ from portal.models.policy import SchedulingPolicy
 from portal.models.prepared import Prepared, PreparedFor
 from portal.models.quota import Quota
 from portal.models.reservation import Reservation
-from portal.models.rows import update_each
+from portal.models.rows import insert_all, update_each
 from portal.models.what_if import WhatIf
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "UsageBalance",
     "User",
     "WhatIf",
+    "insert_all",
     "move_all",
     "update_each",
 ]

@@ -19,7 +19,8 @@ from jobs.lifecycle import Reason, State
 from jobs.scheduler.snapshot import label
 from portal import live
 from portal.models.event import Event
-from portal.models.rows import update_each
+from portal.models.prepared import PreparedFor
+from portal.models.rows import insert_all, update_each
 
 
 class Script(models.Model):
@@ -202,6 +203,13 @@ class Move:
         )  # fmt: skip
 
 
+_locked = PreparedFor[Any](
+    lambda ids: (
+        Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk", "state")
+    )
+)
+
+
 def move_all(moves: Iterable[Move], *, now: datetime) -> list[Job]:
     """`Job.move` for many jobs, each once; those that were moved, in the order of their ids.
 
@@ -213,14 +221,9 @@ def move_all(moves: Iterable[Move], *, now: datetime) -> list[Job]:
         lifecycle.check(State(move.job.state), move.to)
     if not wanted:
         return []
-    locked = Job.objects.select_for_update().filter(pk__in=wanted).order_by("pk")
-    done = [
-        wanted[pk]
-        for pk, state in locked.values_list("pk", "state")
-        if state == wanted[pk].job.state
-    ]
+    done = [wanted[pk] for pk, state in _locked.rows(wanted) if state == wanted[pk].job.state]
     update_each(Job.objects.all(), {move.job.pk: move.columns for move in done})
-    Event.objects.bulk_create(move.event(now) for move in done)
+    insert_all(move.event(now) for move in done)
     for move in done:
         for name, value in move.columns.items():
             setattr(move.job, name, value)
