@@ -42,7 +42,7 @@ def set_terms(*, partition: Partition, actor: User | None, now: datetime, **term
 
 def default_partition() -> Partition:
     """The partition of jobs that name none; made when there is none yet."""
-    found = Partition.objects.filter(is_default=True).first()
+    found = partitions.named(None)
     made = {"is_default": True}
     return found or Partition.objects.get_or_create(name=partitions.FIRST, defaults=made)[0]
 

@@ -22,7 +22,7 @@ from jobs.spec_json import to_dict
 from portal import hints, live
 from portal.actions import age
 from portal.actions.partitions import default_partition
-from portal.models import Event, Job, Partition, Project, Script, User
+from portal.models import Event, Job, Partition, PreparedFor, Project, Script, User, insert_all
 from portal.queries import dependencies, machines, partitions, rights
 from portal.queries.admission import Admission
 
@@ -113,15 +113,24 @@ def submit(
         return twin
 
 
+# Not FOR UPDATE, which jobs that refer to projects would have to wait for.
+_lock = PreparedFor[Any](
+    lambda ids: (
+        Project.objects.select_for_update(no_key=True)
+        .filter(pk__in=ids)
+        .order_by("pk")
+        .values_list("pk")
+    )
+)
+
+
 def _one_at_a_time(asked: Admission, key: str | None, now: datetime) -> Job | None:
     """Until this transaction ends the project is not archived, and nobody else submits to it, nor
     to those above it where it matters how many wait.
 
     The job that has this key already, if any.
     """
-    # Not FOR UPDATE, which jobs that refer to projects would have to wait for.
-    line = Project.objects.filter(pk__in={asked.project.pk, *asked.counted_in()}).order_by("pk")
-    list(line.select_for_update(no_key=True).values_list("pk"))
+    _lock.rows({asked.project.pk, *asked.counted_in()})
     twin = _twin(key)
     problem = None if twin else _no_longer(asked) or asked.too_many(now)
     if problem:
@@ -151,7 +160,7 @@ def _write(row: Job, spec: JobSpec, now: datetime) -> Job:
         jobs = [row]
     else:
         jobs = _array(row, spec, spec.array)
-    Event.objects.bulk_create(
+    insert_all(
         Event(at=now, job=job, kind="submitted", new=State.PENDING, actor=row.owner) for job in jobs
     )
     live.changed("jobs")
@@ -209,7 +218,7 @@ def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project 
 def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
     if not name:
         return default_partition()
-    found = Partition.objects.filter(name=name).first()
+    found = partitions.named(name)
     if found is None:
         known = ", ".join(Partition.objects.values_list("name", flat=True))
         errors.append(SpecError("partition", f"there is no partition {name!r}; there is {known}"))

@@ -13,7 +13,7 @@ from jobs.scheduler.limits import Demand, Limited, Usage
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.words import listed
 from jobs.spec import JobSpec
-from portal.models import Partition, Project, Quota, User
+from portal.models import Partition, Project, User
 from portal.queries import accounts, machines
 
 
@@ -71,7 +71,7 @@ class Admission:
 
     def counted_in(self) -> list[int]:
         """The projects whose quotas its waiting jobs may count against; most labs have none."""
-        if not Quota.objects.filter(jobs_pending__isnull=False).exists():
+        if all(quota.limits.jobs_pending is None for quota in accounts.quotas()):
             return []
         line = QuotaTree(accounts.projects(), ()).line(self.project.pk)
         return [project.id for project in line]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Q, QuerySet
 
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.words import span
-from portal.models import Job, Node, Partition
+from portal.models import Job, Node, Partition, Prepared
 from portal.queries.hits import MOST, Hit, Named
 
 PRACTICE = "practice"
 """The practice lab's own: no real node is put there."""
 FIRST = "gpu"
 """The first one of real nodes, and the one of jobs while there are no nodes at all."""
+
+
+_COLUMNS = [field.attname for field in Partition._meta.concrete_fields]
+_all = Prepared[Any](lambda: Partition.objects.values_list(*_COLUMNS))
 
 
 def with_nodes() -> QuerySet[Partition]:
@@ -35,10 +42,16 @@ def for_jobs() -> QuerySet[Partition]:
 
 def usual_walltime_s(name: str | None) -> int:
     """Of jobs that ask for this partition (None: for none) and give no walltime."""
-    asked = (
-        Partition.objects.filter(name=name) if name else Partition.objects.filter(is_default=True)
-    )
-    return (asked.first() or Partition()).usual_walltime_s
+    return (named(name) or Partition()).usual_walltime_s
+
+
+def named(name: str | None) -> Partition | None:
+    """The one of this name, or the default one; None where there is none."""
+    for row in _all.rows():
+        found = Partition.from_db(DEFAULT_DB_ALIAS, _COLUMNS, row)
+        if found.name == name or (not name and found.is_default):
+            return found
+    return None
 
 
 def beyond(now: Partition, then: Partition) -> Named:
