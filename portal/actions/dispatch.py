@@ -20,9 +20,10 @@ from jobs.nodes.transport import (
 )
 from portal import reach
 from portal.actions import nodes
+from portal.actions.cases import lock
 from portal.actions.clock import Clock
 from portal.actions.launches import READ, launches_of
-from portal.actions.settle import lock, settle, settle_locked
+from portal.actions.settle import settle, settle_locked
 from portal.models import Allocation, Attempt, Node, update_each
 
 Phase = Allocation.Phase

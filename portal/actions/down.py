@@ -9,7 +9,8 @@ from django.db import transaction
 from jobs.events import Cause
 from portal import hints
 from portal.actions import nodes, passes
-from portal.actions.settle import lock, settle_locked
+from portal.actions.cases import lock
+from portal.actions.settle import settle_locked
 from portal.models import Allocation, Event, Node, User
 
 Phase = Allocation.Phase

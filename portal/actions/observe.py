@@ -12,8 +12,9 @@ from jobs.events import Cause, GpuSample, Observation, Phase, RunObserved, Syste
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, hints, live, reach
 from portal.actions import checkpoints, nodes
+from portal.actions.cases import lock
 from portal.actions.clock import Clock, Times
-from portal.actions.settle import lock, settle_locked
+from portal.actions.settle import settle_locked
 from portal.models import Allocation, Gpu, Node, update_each
 
 Open = Allocation.Phase

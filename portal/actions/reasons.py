@@ -13,7 +13,7 @@ from jobs.lifecycle import HELD, Reason, State
 from jobs.scheduler.snapshot import Estimate, Explanation, Plan
 from portal import live
 from portal.models import Job, Partition, update_each
-from portal.queries import snapshot
+from portal.queries import pass_rows
 
 NO_TURN = (
     *HELD,
@@ -44,12 +44,12 @@ class _Told(NamedTuple):
 
 def of_all(decided: Plan) -> Plan:
     """With a reason also for those that the plan leaves out, as too many wait."""
-    beyond = snapshot.left_out(decided.explanations)
+    beyond = pass_rows.left_out(decided.explanations)
     if not beyond:
         return decided
     why = Explanation(
         Reason.PRIORITY,
-        f"More than {snapshot.MAX_PENDING:,} jobs wait, and not all are looked at: its turn comes "
+        f"More than {pass_rows.MAX_PENDING:,} jobs wait, and not all are looked at: its turn comes "
         "when enough of those before it, or of its array, have started.",
     )
     return replace(decided, explanations=decided.explanations | dict.fromkeys(beyond, why))

@@ -11,7 +11,7 @@ from jobs.scheduler.policy import MAX_S, Backfill, Order
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.standing import plain, seconds, tell_standing
 from portal.models import SchedulingPolicy
-from portal.queries.snapshot import MAX_PENDING
+from portal.queries.pass_rows import MAX_PENDING
 
 MINUTE_S = 60
 MOST_PREEMPTIONS = 1000

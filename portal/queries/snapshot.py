@@ -3,78 +3,39 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Any, NamedTuple
 
-from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast
-
-from jobs import lifecycle
 from jobs.bands import Band
-from jobs.lifecycle import Reason, State
+from jobs.lifecycle import Reason
 from jobs.rules import SpecError
-from jobs.scheduler.predict import Prediction, Work
+from jobs.scheduler.predict import Prediction
 from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
 from jobs.spec import JobSpec, Resources
 from portal import models
 from portal.models import Job, Prepared
-from portal.queries import accounts, history, holdings, machines, preemption, specs, window
+from portal.queries import accounts, history, holdings, machines, pass_rows, preemption, specs
 from portal.queries.books import Books
 from portal.queries.dependencies import Dependencies
 from portal.queries.holdings import Holdings, Part
+from portal.queries.pass_rows import Row
 from portal.queries.preemption import Run
 
-MAX_PENDING = 20_000
-"""Waiting jobs looked at in one pass, as a pass is bounded."""
 LAST_ID = 2**63 - 1
 """The largest a database counts to."""
-
-
-class Row(NamedTuple):
-    """A job that waits or holds something, less its specification, by the names of its columns."""
-
-    pk: int
-    owner_id: int
-    owner__username: str
-    project_id: int
-    project__name: str
-    name: str
-    partition__name: str
-    submitted_at: datetime
-    started_at: datetime | None
-    walltime_s: int
-    held: bool
-    held_by_admin: bool
-    reason: str
-    array_id: int | None
-    array_index: int | None
-    band: str
-    nice: int
-    node_count: int
-    gpus_per_node: int
-    claimed_at: datetime | None
-    eligible_at: datetime | None
-    waited_before_s: float
-    preemptions: int
-    spec_text: str
-    """Its specification as JSON; not a column."""
-
-    @property
-    def work(self) -> Work:
-        """What its run time is foretold from."""
-        gpus = self.node_count * self.gpus_per_node
-        return Work(self.owner__username, self.project__name, self.name, gpus, self.walltime_s)
+_weights = Prepared(
+    lambda: models.Partition.objects.order_by("pk").values_list("name", "priority_weights"),
+    lambda row: (row[0], PriorityWeights(**row[1])),
+)
 
 
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
     # In a zone whose clocks change a time and so many seconds make another one than they should.
     now = now.astimezone(UTC)
-    queue, active = _looked_at(), _active.rows()
+    queue, active = pass_rows.waiting(), pass_rows.active()
     both = [*queue, *active]
     read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
@@ -105,42 +66,6 @@ def take(now: datetime) -> Snapshot:
         policy=accounts.policy(),
         weights=tuple(_weights.rows()),
     )
-
-
-def _rows(jobs: QuerySet[Job]) -> QuerySet[Job, Any]:
-    return jobs.annotate(spec_text=Cast("spec", TextField())).values_list(*Row._fields)
-
-
-_waiting = Job.objects.filter(state=State.PENDING)
-_active = Prepared(
-    lambda: _rows(Job.objects.filter(state__in=lifecycle.ACTIVE).order_by()), Row._make
-)
-_weights = Prepared(
-    lambda: models.Partition.objects.order_by("pk").values_list("name", "priority_weights"),
-    lambda row: (row[0], PriorityWeights(**row[1])),
-)
-
-
-@cache
-def _first(number: int) -> Prepared[Row]:
-    """Those that wait longest."""
-    return Prepared(lambda: _rows(_waiting.order_by("submitted_at", "id")[:number]), Row._make)
-
-
-def _looked_at() -> list[Row]:
-    # Most often these are all, and no other query is needed.
-    found = _first(MAX_PENDING + 1).rows()
-    if len(found) <= MAX_PENDING:
-        return found
-    return [Row._make(row) for row in _rows(window.in_sight(_waiting)[:MAX_PENDING])]
-
-
-def left_out(told: Collection[int]) -> frozenset[int]:
-    """Who waits and is not among those that a pass has told why, as too many wait."""
-    waiting = Job.objects.filter(state=State.PENDING).order_by()
-    if waiting.count() <= MAX_PENDING:
-        return frozenset()
-    return frozenset(waiting.values_list("pk", flat=True)).difference(told)
 
 
 def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:

@@ -14,7 +14,7 @@ from jobs.lifecycle import Reason, State
 from jobs.scheduler.rank import points_of
 from portal.actions import age, hold, schedule, submit
 from portal.models import Job, Node, Project, User
-from portal.queries import snapshot
+from portal.queries import pass_rows, snapshot
 from tests.portal import cast
 from tests.portal.cast import NOW
 
@@ -132,7 +132,7 @@ def test_one_that_failed_keeps_it_young_for_ever(alice: User) -> None:
 def test_only_what_a_pass_has_looked_at_begins_to_grow(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_PENDING", 1)
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 1)
     first = takes(alice, dependency="singleton")
     second = takes(alice, 1, begin="2026-11-03T12:05")
     passes(10)

@@ -13,7 +13,7 @@ from jobs.lifecycle import Reason, State
 from jobs.scheduler.snapshot import Estimate, Explanation, Plan
 from portal.actions import hold, reasons, schedule
 from portal.models import Job, Node, Partition, Project, User
-from portal.queries import snapshot
+from portal.queries import pass_rows, snapshot
 from tests.portal import cast
 from tests.portal.cast import NOW
 
@@ -142,7 +142,7 @@ def test_who_is_not_looked_at_as_too_many_wait_is_told_so(
     """Once fewer wait it is looked at like all others. Who is held is told that."""
     held = cast.job(alice, project, held=True, reason=Reason.HELD_USER, detail="Held by alice.")
     later = cast.job(alice, project, submitted_at=NOW, position=7, starts_at=NOW + HOUR)
-    monkeypatch.setattr(snapshot, "MAX_PENDING", 1)
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 1)
     schedule.schedule(now=NOW)
     for job in (waiting, held, later):
         job.refresh_from_db()

@@ -9,7 +9,7 @@ import pytest
 from jobs.bands import Band
 from jobs.lifecycle import State
 from portal.models import Attempt, Job, Lease, Node, Project, User
-from portal.queries import snapshot, window
+from portal.queries import pass_rows, snapshot, window
 from tests.portal import cast
 
 DAY = timedelta(days=1)
@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 def test_held_jobs_do_not_keep_others_out_of_sight(
     alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_PENDING", 2)
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 2)
     for _ in range(3):
         cast.job(alice, project, held=True)
     able = cast.job(alice, project)
@@ -29,7 +29,7 @@ def test_held_jobs_do_not_keep_others_out_of_sight(
 def test_of_too_many_the_highest_bands_are_looked_at_and_the_next_tasks_of_an_array(
     alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_PENDING", 6)
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 6)
     monkeypatch.setattr(window, "SPARE", 1)
     tasks = cast.array(alice, project, *[State.PENDING] * 9, submitted_at=cast.NOW - DAY)
     limited = {"name": "train", "array": {"indices": list(range(1, 10)), "limit": 1}}
@@ -47,7 +47,7 @@ def test_of_too_many_the_highest_bands_are_looked_at_and_the_next_tasks_of_an_ar
 def test_of_an_array_without_a_limit_as_many_as_of_other_jobs(
     alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_PENDING", 3)
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 3)
     monkeypatch.setattr(window, "SPARE", 1)
     tasks = cast.array(alice, project, *[State.PENDING] * 4)
     Job.objects.update(spec={"name": "train", "array": {"indices": [1, 2, 3, 4], "limit": None}})

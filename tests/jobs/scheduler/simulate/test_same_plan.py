@@ -38,7 +38,8 @@ from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from jobs.spec import JobSpec
-from portal.queries.snapshot import Known, Row, waits
+from portal.queries.pass_rows import Row
+from portal.queries.snapshot import Known, waits
 from tests.jobs.scheduler.simulate.workloads import nodes, workload
 
 
