@@ -24,12 +24,16 @@ class Part(NamedTuple):
     released_at: datetime | None
     attempt__started_at: datetime
     attempt__ended_at: datetime | None
+    attempt__leaves_by: datetime | None
     attempt__job_id: int
     attempt__job__project_id: int
     attempt__job__owner_id: int
     attempt__job__band: str
     attempt__job__walltime_s: int
     attempt__job__started_at: datetime | None
+    attempt__job__state: str
+    attempt__job__cancelled_at: datetime | None
+    attempt__job__preemptions: int
     attempt__job__partition__name: str
 
     @property

@@ -12,6 +12,7 @@ from django.db.models import Exists, F, Max, OuterRef, QuerySet, Subquery
 from jobs.lifecycle import State
 from jobs.scheduler.preempt import in_a_row
 from portal.models import Attempt, Checkpoint, Job, Prepared
+from portal.queries.holdings import Part
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,20 @@ def _since_their_start() -> QuerySet[Any]:
     return complete.order_by().values_list("job").annotate(Max("modified_at"))
 
 
-_OF_RUN = (
-    "job_id", "job__started_at", "job__preemptions", "leaves_by", "job__state",
-    "job__cancelled_at",
-)  # fmt: skip
 _saved = Prepared[Any](_since_their_start)
-_open = Prepared[Any](lambda: Attempt.objects.filter(ended_at=None).values_list(*_OF_RUN))
 
 
-def runs(now: datetime) -> dict[int, Run]:
-    """By job, all that have started and are not gone yet, in two queries."""
+def runs(held: Iterable[Part], now: datetime) -> dict[int, Run]:
+    """By job, all that have started and are not gone yet, of what they hold."""
     saved, found = dict(_saved.rows()), {}
-    for job_id, began, preemptions, leaves_by, state, cancelled_at in _open.rows():
+    for part in held:
+        began = part.attempt__job__started_at
         if began is not None:
-            counted = in_a_row(preemptions, (now - began).total_seconds())
-            runs = state == State.RUNNING and cancelled_at is None
-            found[job_id] = Run(began, saved.get(job_id), counted, leaves_by, runs)
+            job_id, alive_s = part.attempt__job_id, (now - began).total_seconds()
+            counted = in_a_row(part.attempt__job__preemptions, alive_s)
+            ends = part.attempt__job__cancelled_at is not None
+            runs = part.attempt__job__state == State.RUNNING and not ends
+            found[job_id] = Run(began, saved.get(job_id), counted, part.attempt__leaves_by, runs)
     return found
 
 

@@ -127,7 +127,7 @@ def _running(
     places: dict[int, list[Part]] = defaultdict(list)
     for part in sorted(held.open, key=lambda part: part.node_id):
         places[part.attempt__job_id].append(part)
-    runs = preemption.runs(known.now)
+    runs = preemption.runs(held.open, known.now)
     return tuple(
         _run(row, places[row.pk], gpus.get(row.pk, 0.0), runs.get(row.pk), known)
         for row in rows

@@ -10,7 +10,7 @@ from jobs.lifecycle import State
 from jobs.scheduler.policy import Policy
 from portal.actions import preempt
 from portal.models import Checkpoint, Job, Node, Project, User
-from portal.queries import preemption
+from portal.queries import holdings, preemption
 from tests.portal import cast
 from tests.portal.cast import NOW
 
@@ -40,25 +40,25 @@ def test_since_when_each_runs_and_when_it_last_saved(
     starting = cast.job(alice, project, state=State.CONFIGURING, started_at=None)
     cast.run(starting, cast.node("gpu-2"), 0)
     began = NOW - timedelta(hours=3)
-    assert preemption.runs(NOW) == {
+    assert preemption.runs(holdings.read().open, NOW) == {
         one.pk: preemption.Run(began, NOW - timedelta(minutes=30), 0, None, True)
     }
     # What was written before this run began is not lost with it.
     Checkpoint.objects.filter(step=20).delete()
-    assert preemption.runs(NOW)[one.pk].saved_at is None
+    assert preemption.runs(holdings.read().open, NOW)[one.pk].saved_at is None
 
 
 def test_who_leaves_and_until_when(alice: User, project: Project, node: Node) -> None:
     one, waiting = _running(alice, project, node, hours=1), cast.job(alice, project)
-    assert not preemption.runs(NOW)[one.pk].leaving
+    assert not preemption.runs(holdings.read().open, NOW)[one.pk].leaving
     with transaction.atomic():
         preempt.preempt({one.pk: waiting.pk}, policy=Policy(grace_s=45.5), now=NOW)
-    found = preemption.runs(NOW)[one.pk]
+    found = preemption.runs(holdings.read().open, NOW)[one.pk]
     assert (found.leaving, found.leaves_by) == (True, NOW + timedelta(seconds=46))
 
 
 def test_a_long_run_ends_the_row_of_preemptions(alice: User, project: Project, node: Node) -> None:
     one = _running(alice, project, node, hours=23)
     Job.objects.filter(pk=one.pk).update(preemptions=3)
-    assert preemption.runs(NOW)[one.pk].preemptions == 3
-    assert preemption.runs(NOW + timedelta(hours=1))[one.pk].preemptions == 0
+    assert preemption.runs(holdings.read().open, NOW)[one.pk].preemptions == 3
+    assert preemption.runs(holdings.read().open, NOW + timedelta(hours=1))[one.pk].preemptions == 0
