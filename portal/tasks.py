@@ -19,7 +19,9 @@ from portal.actions import what_if as trying
 from portal.pace import Pace
 
 EXPLAIN_EVERY_S = 1.0
-EXPLAIN_PART = 5
+PASS_PART = 4
+"""Passes that come one upon the other take at most this part of a thread's time."""
+EXPLAIN_PART = 10
 """Where thousands wait, passes that explain take at most this part of a thread's time."""
 TIDY_EVERY_S = 600.0
 
@@ -31,16 +33,16 @@ def schedule() -> None:
     """One scheduling pass. Reasons are written at most once a second, the last one always."""
     _passes.wait()
     hints.taken("schedule")
-    if not broker.first("explained", EXPLAIN_EVERY_S):
-        scheduling.schedule(now=timezone.now(), explain=False)
+    explain = broker.first("explained", EXPLAIN_EVERY_S)
+    began = time.thread_time()
+    scheduling.schedule(now=timezone.now(), explain=explain)
+    took = time.thread_time() - began
+    if not explain:
+        _passes.later(took * PASS_PART)
         # Later than that, the reconciler comes by.
         if broker.left("explained") <= EXPLAIN_EVERY_S:
             hints.schedule(countdown=EXPLAIN_EVERY_S)
-        return
-    began = time.thread_time()
-    scheduling.schedule(now=timezone.now())
-    took = time.thread_time() - began
-    if took * EXPLAIN_PART > EXPLAIN_EVERY_S:
+    elif took * EXPLAIN_PART > EXPLAIN_EVERY_S:
         broker.extend("explained", took * EXPLAIN_PART)
 
 

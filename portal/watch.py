@@ -27,6 +27,9 @@ CLAIM_S = 10.0
 """A node is followed by one worker; its claim lasts this long past its last sign of life."""
 
 CATCH_UP_S = 0.05
+LOOKS_PER_S = 16
+"""At most, of all nodes together, after as many at once: in a rush a look costs the worker and
+the node the same for one end as for ten."""
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,9 @@ class Watcher:
         self._stop = threading.Event()
         self._followed: dict[int, threading.Thread] = {}
         self._paces: dict[int, Pace] = defaultdict(lambda: Pace(per_s=4, burst=3))
-        self._changed: set[int] = set()
+        self._pace = Pace(per_s=LOOKS_PER_S, burst=LOOKS_PER_S)
+        self._changed: dict[int, None] = {}
+        """Nodes that are to be looked at, those that have waited longest first."""
 
     def start(self) -> None:
         pulse = partial(signs.pulse, "worker", self._stop)
@@ -77,16 +82,19 @@ class Watcher:
 
     def _tell(self, node_id: int) -> None:
         """Have the node looked at: at once after a rest, soon when much happens there."""
-        if self._paces[node_id].delay():
-            self._changed.add(node_id)
-        else:
+        if self._may_look(node_id):
             hints.observe(node_id)
+        else:
+            self._changed.setdefault(node_id)
+
+    def _may_look(self, node_id: int) -> bool:
+        return self._pace.ready and not self._paces[node_id].delay() and not self._pace.delay()
 
     def _catch_up(self) -> None:
         while not self._stop.wait(CATCH_UP_S):
             for node_id in list(self._changed):
-                if not self._paces[node_id].delay():
-                    self._changed.discard(node_id)
+                if self._may_look(node_id):
+                    del self._changed[node_id]
                     hints.observe(node_id)
 
     def _follow(self, node: Node) -> None:

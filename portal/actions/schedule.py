@@ -52,8 +52,8 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
 
 @transaction.atomic
 def _pass(now: datetime) -> tuple[int, Decision | None]:
-    """How many start, and why. One pass runs at a time, and it is one transaction: killed in the
-    middle, it has done nothing."""
+    """How many start, and why others do not, where any wait on. One pass runs at a time, and it is
+    one transaction: killed in the middle, it has done nothing."""
     if not Job.objects.filter(state=State.PENDING).exists():
         return 0, None
     if not passes.begin():
@@ -74,7 +74,8 @@ def _pass(now: datetime) -> tuple[int, Decision | None]:
     age.grow((job.id for job in present.pending), decided.explanations, now)
     if len(decided.starts) > MAX_STARTS:
         hints.schedule()
-    return len(starts), decision
+    nobody_waits = len(present.pending) == len(starts) + len(decided.expired)
+    return len(starts), None if nobody_waits else decision
 
 
 _attempts = PreparedFor[Any](

@@ -24,3 +24,18 @@ def test_waiting_ends() -> None:
     for _ in range(5):
         pace.wait()
     assert pace.delay() <= 1 / 1000
+
+
+def test_what_was_costly_puts_off_the_next_one() -> None:
+    pace = Pace(per_s=1, burst=3)
+    pace.later(100)
+    assert not pace.ready
+    assert 97 < pace.delay() <= 98
+
+
+def test_to_look_whether_one_may_takes_none() -> None:
+    pace = Pace(per_s=0.001, burst=1)
+    assert pace.ready
+    assert pace.ready
+    assert pace.delay() == 0
+    assert not pace.ready

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.engines.ssh import ShepherdEngine
-from portal import broker, hints
+from portal import broker, hints, watch
 from portal.models import Node
+from portal.pace import Pace
 from portal.watch import Watcher
 
 
@@ -32,3 +33,16 @@ def test_a_talkative_node_costs_no_more_than_a_quiet_one(
     assert broker.connection().info("commandstats")["cmdstat_set"]["calls"] < 50
     assert 1 <= len(told) < 50
     assert not broker.connection().exists(f"carrel:watch:{node.pk}")
+
+
+def test_in_a_rush_all_nodes_together_are_looked_at_so_often_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(hints, "observe", told.append)
+    monkeypatch.setattr(watch, "Pace", lambda *, per_s, burst: Pace(per_s=per_s / 1e6, burst=burst))
+    watcher = Watcher()
+    for node_id in [*range(watch.LOOKS_PER_S + 5), 0, 1]:
+        watcher._tell(node_id)
+    assert told == list(range(watch.LOOKS_PER_S))
+    assert list(watcher._changed) == [*range(watch.LOOKS_PER_S, watch.LOOKS_PER_S + 5), 0, 1]

@@ -102,6 +102,22 @@ def test_a_pass_where_nobody_waits_asks_once(alice: User, project: Project, node
     assert len(asked) == 1
 
 
+def test_a_pass_after_which_nobody_waits_tells_nobody(
+    alice: User, project: Project, node: Node
+) -> None:
+    def told() -> bool:
+        with CaptureQueriesContext(connection) as seen:
+            assert schedule.schedule(now=NOW) == 1
+        return any("foretold_at" in query["sql"] for query in seen)
+
+    cast.job(alice, project, gpus=3)
+    waits = cast.job(alice, project, gpus=2)
+    assert told()
+    Job.objects.filter(pk=waits.pk).update(state=State.CANCELLED)
+    cast.job(alice, project, gpus=1)
+    assert not told()
+
+
 def test_a_pass_asks_no_more_however_many_wait_and_run(
     alice: User, bob: User, project: Project, node: Node
 ) -> None:
@@ -127,7 +143,7 @@ def test_a_snapshot_of_a_lab_without_quotas(alice: User, project: Project, node:
     snapshot.take(NOW)
     with CaptureQueriesContext(connection) as seen:
         present = snapshot.take(NOW)
-    assert len(seen) <= 18
+    assert len(seen) <= 17
     tables = [query["sql"].partition(" FROM ")[2].split()[0] for query in seen]
     # Waiting and running jobs apart; checkpoints and attempts of what runs.
     assert {name: tables.count(name) for name in tables if tables.count(name) > 1} == {
