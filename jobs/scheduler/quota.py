@@ -250,7 +250,7 @@ def _merged(project: Project, quotas: Iterable[Quota], lends: bool) -> tuple[Rul
 
 
 def _place(rule: Rule) -> tuple[str, int, str]:
-    return rule.scope, -1 if rule.band is None else -rule.band.rank, repr(rule.period)
+    return rule.scope, 1 if rule.band is None else -rule.band.rank, repr(rule.period)
 
 
 def _rules(project: Project, quota: Quota, lends: bool) -> Iterator[Rule]:

@@ -173,3 +173,11 @@ def test_values_that_cannot_be() -> None:
         Limits(gpu_hours=float("nan"))
     with pytest.raises(ValueError, match="counts against no quota"):
         Quota(1, Limits(gpus=1), band=Band.BEST_EFFORT)
+
+
+@pytest.mark.parametrize("band", [one for one in Band if one is not Band.BEST_EFFORT])
+def test_a_limit_of_the_band_stands_before_that_of_all_bands_however_they_come(band: Band) -> None:
+    quotas = [Quota(VISION, Limits(gpus=2)), Quota(VISION, Limits(gpus=2), band=band)]
+    for some in (quotas, quotas[::-1]):
+        found = QuotaTree(PROJECTS, some).rules(VISION, band)
+        assert [rule.band for rule in found] == [band, None]
