@@ -132,7 +132,7 @@ class Window:
         moment, rate = self._at, self._rate
         ends = [(until + self._lasts, -gpus) for _, until, gpus in self._running.values()]
         for corner, more in sorted(self._corners[self._next :] + ends):
-            if rate > 0 and rate * (corner - moment) >= missing:
+            if rate > 0 and rate * (corner - moment) >= missing - _NOISE_S:
                 return math.ceil(moment + missing / rate) + 1.0
             missing -= rate * (corner - moment)
             moment, rate = corner, rate + more

@@ -133,6 +133,10 @@ CASES: dict[str, Case] = {
         (runs(50, 1, 10, expected_end=NOW + 7 * HOUR, early_end=NOW + 7 * HOUR),),
         {1: DECEMBER},
     ),
+    "with the last of it that leaves before a pause, where that is just enough": (
+        10, WEEK, [job(1, 4)], (ago(173, 11, 1), ago(113, 25, 1)), (runs(50, 1, 5),),
+        {1: NOW + 6 * HOUR},
+    ),
     "not while it is not told when it was used": (
         10, WEEK, [job(1, 40)], (), (), {},
     ),
