@@ -268,3 +268,19 @@ def _pending(dice: Random, job_id: int, projects: list[int]) -> Pending:
         spread_s=dice.choice([None, None, (1.0, 60.0)]),
         claimed_at=NOW - timedelta(minutes=1) if dice.random() < 0.1 else None,
     )
+
+
+def late(seed: int, turn: int, longest: int = 20_000) -> list[Pending]:
+    """Small ones that everybody else goes before, and who come while a cluster is played."""
+    dice = Random(f"{turn} {seed}")
+    return [
+        Pending(
+            id=1000 + 10 * turn + number,
+            submitted_at=NOW + timedelta(seconds=10 * turn + number),
+            resources=request(dice, most_nodes=1, most_gpus=2),
+            walltime_s=dice.choice([60, 3600, longest]),
+            partition="gpu",
+            band=Band.BEST_EFFORT,
+        )
+        for number in range(3)
+    ]

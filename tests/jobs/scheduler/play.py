@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from random import Random
 
-from jobs.scheduler.cluster import pools_of
-from jobs.scheduler.counters import Counters
-from jobs.scheduler.decide import Pass
 from jobs.scheduler.fairshare import Association
-from jobs.scheduler.limits import Usage
-from jobs.scheduler.plan import plan
+from jobs.scheduler.plan import Decision
 from jobs.scheduler.pool import Pool
-from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import Pending, Plan, Preempted, Running, Snapshot
 from jobs.scheduler.usage import Decay
 from tests.jobs.scheduler.clusters import NOW
@@ -21,6 +17,11 @@ from tests.jobs.scheduler.recount import applied, without
 
 Lengths = Callable[[int, int], int]
 """By job id and its time limit in seconds: how long it really runs."""
+
+
+def cut_short(seed: int) -> Lengths:
+    """Some end at their limits, others long before."""
+    return lambda job_id, limit: max(1, round(limit * Random(f"{job_id} {seed}").choice([0.3, 1])))
 
 
 class Play:
@@ -38,6 +39,8 @@ class Play:
         self.started: dict[int, datetime] = {}
         """When each first did."""
         self.preempted: list[Preempted] = []
+        self.promised: dict[int, float] = {}
+        """By the last pass: for when, in seconds since the epoch."""
         self.usage: dict[Association, float] = dict(snapshot.usage)
         self._lengths = lengths
         self._decay = decay
@@ -57,7 +60,9 @@ class Play:
 
     def decide(self, explained: bool = False) -> Plan:
         """One pass, carried out."""
-        decided = plan(self.snapshot, self.now, explained=explained)
+        decision = Decision(self.snapshot, self.now)
+        decided = decision.explained() if explained else decision.plan
+        self.promised = _promised(_pools(decision))
         after = applied(self.snapshot, decided, self.now)
         begun = {start.job_id for start in decided.starts}
         for job_id in begun:
@@ -128,13 +133,18 @@ class Play:
 
 
 def promises(snapshot: Snapshot, now: datetime) -> dict[str, Pool]:
-    """The partitions with what this pass promises, for jobs that wait for nothing of their own."""
-    pools = pools_of(snapshot, now.timestamp())
-    counters = Counters(
-        snapshot.projects, snapshot.quotas, snapshot.quota_usage or Usage(now), snapshot.lends
-    )
-    walk = Pass(pools, counters, snapshot.policy, now.timestamp())
-    for job in ranked(snapshot, now):
-        walk.consider(job)
-    walk.finish()
-    return pools
+    """The partitions after a pass, with what it promises; none if nobody waits."""
+    return _pools(Decision(snapshot, now))
+
+
+def promised(snapshot: Snapshot, now: datetime) -> dict[int, float]:
+    """By job id, for when, in seconds since the epoch."""
+    return _promised(promises(snapshot, now))
+
+
+def _pools(decision: Decision) -> dict[str, Pool]:
+    return decision._walk.pools if decision._walk else {}
+
+
+def _promised(pools: dict[str, Pool]) -> dict[int, float]:
+    return {job_id: one.at for pool in pools.values() for job_id, one in pool.promises.items()}

@@ -17,7 +17,7 @@ from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import PLAIN, snapshots, usage
-from tests.jobs.scheduler.play import promises
+from tests.jobs.scheduler.play import promised
 
 IN_ORDER = replace(PLAIN, order=Order.SUBMISSION)
 FULL = [node(1, used={50: 4})]
@@ -182,8 +182,8 @@ def test_the_first_is_expected_by_the_time_it_is_promised(snapshot: Snapshot) ->
     decided = plan(asked, NOW)
     begun = {start.job_id for start in decided.starts}
     first = next((job for job in ranked(asked, NOW) if job.id not in begun), None)
-    promised = promises(asked, NOW)["gpu"].promises
-    if first is None or first.id not in promised:
+    told = promised(asked, NOW)
+    if first is None or first.id not in told:
         return
     late = decided.estimates[first.id].late.timestamp()
-    assert late <= promised[first.id].at + 1
+    assert late <= told[first.id] + 1
