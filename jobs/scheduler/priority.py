@@ -7,7 +7,7 @@ worked by hand is in `docs/scheduling.md`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from jobs.bands import Band
@@ -19,6 +19,9 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
 _LONGEST_S = 3650 * _DAY_S
+LONG_WAIT_S = 14.0 * _DAY_S
+"""Of each user one job at a time that has waited for longer goes before all others of its band,
+whatever the points are."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,14 @@ def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> Part:
         lead = f"Waited {waited}; while something else keeps it back, no more counts"
     else:
         lead = f"Waited {waited}"
-    return _part("age", factor, weights.age, lead)
+    part = _part("age", factor, weights.age, lead)
+    if waited_s <= LONG_WAIT_S:
+        return part
+    more = (
+        f" After {_lasting(LONG_WAIT_S)} one job of each user at a time goes before all others of "
+        "its band."
+    )
+    return replace(part, sentence=part.sentence + more)
 
 
 def _fair_share(standing: Standing, weight: float) -> Part:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from jobs.scheduler.demand import least
 from jobs.scheduler.fairshare import Association, standings
 from jobs.scheduler.policy import Order
 from jobs.scheduler.predict import response_ratio
-from jobs.scheduler.priority import points
-from jobs.scheduler.snapshot import Node, Pending, Snapshot
+from jobs.scheduler.priority import LONG_WAIT_S, points
+from jobs.scheduler.snapshot import DependencyState, Node, Pending, Snapshot
 from jobs.spec import Resources
 
 OVERDUE_S = 2 * 86_400.0
@@ -31,7 +31,8 @@ Score = Callable[[Pending], float]
 
 
 def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
-    """What sorts the first to be taken in front. Who waits beside a job does not matter to it."""
+    """What sorts the first to be taken in front. Who waits beside a job matters to it only by
+    priority, and only where somebody has waited for too long."""
     own = _score(snapshot, now)
     return lambda job: (
         job.claimed_at is None,
@@ -48,11 +49,48 @@ def _score(snapshot: Snapshot, now: datetime) -> Score:
     if order is Order.SUBMISSION:
         return lambda job: 0.0
     if order is Order.PRIORITY:
-        return points_of(snapshot, now)
+        return _by_points(snapshot, now)
     own = _by_length(snapshot, moment)
     if not snapshot.policy.bounded:
         return own
     return lambda job: math.inf if overdue(job, moment) else own(job)
+
+
+def _by_points(snapshot: Snapshot, now: datetime) -> Score:
+    own = points_of(snapshot, now)
+    first = passed_over(snapshot, now) if snapshot.policy.bounded else frozenset()
+    return (lambda job: math.inf if job.id in first else own(job)) if first else own
+
+
+def passed_over(snapshot: Snapshot, now: datetime) -> frozenset[int]:
+    """Who by priority goes before all others of its band, having waited for too long: of each user
+    of a project the one that came first, and nobody while another one that did so runs."""
+    since = now - timedelta(seconds=LONG_WAIT_S)
+    long = [job for job in snapshot.pending if job.submitted_at < since and _waits_long(job, now)]
+    if not long:
+        return frozenset()
+    partitions = {node.id: node.partition for node in snapshot.nodes}
+    served = {
+        (partitions.get(run.node_ids[0]), run.band, run.project_id, run.user_id)
+        for run in snapshot.running
+        if is_long(run.waited_s)
+    }
+    first: dict[tuple[object, ...], Pending] = {}
+    for job in sorted(long, key=lambda job: (job.submitted_at, job.id)):
+        first.setdefault((job.partition, job.band, *job.association), job)
+    return frozenset(job.id for who, job in first.items() if who not in served)
+
+
+def is_long(waited_s: float) -> bool:
+    """Whether by priority nobody should have to wait for longer."""
+    return waited_s > LONG_WAIT_S
+
+
+def _waits_long(job: Pending, now: datetime) -> bool:
+    """And nothing but its turn keeps it back."""
+    free = not job.held and job.dependency in (DependencyState.NONE, DependencyState.MET)
+    begun = job.begin_at is None or job.begin_at <= now
+    return free and begun and is_long(waited_s(job, now.timestamp()))
 
 
 def _by_length(snapshot: Snapshot, now: float) -> Score:

@@ -157,6 +157,8 @@ class Running:
     """When its last checkpoint was written; None: it has none."""
     preemptions: int = 0
     """How often in a row it was preempted before this run."""
+    waited_s: float = 0.0
+    """What it had waited when this run began, as its age counts it."""
     resources: Resources | None = None
     """What it asked for; None: not known, and so not counted among what is typical."""
     leaving: bool = False

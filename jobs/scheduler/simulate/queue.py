@@ -20,8 +20,8 @@ from jobs.scheduler.simulate.lengths import Kin, Lengths, Times, times
 from jobs.scheduler.simulate.workload import Trial
 from jobs.scheduler.snapshot import Pending
 
-STEADY = frozenset({Order.SUBMISSION, Order.SHORTEST, Order.LEAST_SERVICE})
-"""Orders in which two jobs never change places while they wait."""
+BY_LENGTH = frozenset({Order.SHORTEST, Order.LEAST_SERVICE})
+"""Orders in which two jobs only change places when one has waited for too long."""
 Sorting = Callable[[Pending], Place]
 
 
@@ -64,7 +64,8 @@ class Queue:
         self._policy = policy
         self._pool = pool
         self._lengths = lengths
-        self._place = place if policy.order in STEADY else None
+        unbounded = policy.order in BY_LENGTH and not policy.bounded
+        self._place = place if unbounded or policy.order is Order.SUBMISSION else None
         self._kinds: dict[int, Kind] = {}
         """By class: the pool keeps those."""
         self._lines: dict[Hashable, Line] = {}
@@ -81,6 +82,11 @@ class Queue:
         """All of them, line by line."""
         for line in self._lines.values():
             yield from map(line.job, range(len(line.jobs)))
+
+    def first(self) -> Iterator[Pending]:
+        """Of each line the one that came first."""
+        for line in self._lines.values():
+            yield line.job(0)
 
     def add(self, job: Pending, trial: Trial) -> None:
         """It waits from now on."""

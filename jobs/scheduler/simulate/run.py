@@ -14,7 +14,7 @@ from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
-from jobs.scheduler.rank import place
+from jobs.scheduler.rank import is_long, place, waited_s
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.gates import Gates
 from jobs.scheduler.simulate.job import Run, pending
@@ -22,7 +22,7 @@ from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
 from jobs.scheduler.simulate.workload import Trial, Workload
-from jobs.scheduler.snapshot import Node, Pending, Snapshot
+from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from jobs.spec import Resources
 
 _ENDS, _OUTLIVES = 0, 1
@@ -75,6 +75,8 @@ class Simulation:
                 pool.mix = partial(self._asked.__getitem__, name)
         self._rooms = {r.node.id: r for pool in self.pools.values() for r in pool.rooms}
         self._running: dict[str, dict[int, list[Room]]] = {name: {} for name in nodes}
+        self._long: dict[str, dict[int, Running]] = {name: {} for name in nodes}
+        """Of those that run, who had waited for too long."""
         self._events: list[tuple[float, int, int, int]] = []
         """When, what, which job, in which try."""
         submits = [trial.submit_s for trial in workload.jobs if trial.counts]
@@ -84,7 +86,7 @@ class Simulation:
         self._may_preempt = bool(workload.quotas) or len(bands) > 1
         self._facts = _facts(workload, policy)
         self.queues: dict[str, Queue] = {
-            name: Queue(policy, pool, lengths, self._sorting(0.0))
+            name: Queue(policy, pool, lengths, place(self._facts, _at(0.0)))
             for name, pool in self.pools.items()
         }
 
@@ -130,7 +132,7 @@ class Simulation:
         queue.learn()
         pool.begin()
         walk = Pass({name: pool}, self.tally, self.policy, now, self._preemption(name, now))
-        by = self._sorting(now)
+        by = self._sorting(name, now)
         if self._may_preempt:
             for job in sorted(queue.jobs(), key=by):
                 walk.consider(job)
@@ -157,11 +159,14 @@ class Simulation:
     def _group(self, job: Pending) -> int:
         return self.tally.group(job.project_id, job.user_id, job.band)
 
-    def _sorting(self, now: float) -> Sorting:
+    def _sorting(self, name: str, now: float) -> Sorting:
         facts = self._facts
         if self.policy.order in (Order.PRIORITY, Order.FAIR_RATIO):
             facts = replace(facts, usage=self.shares.usage(now))
-        return place(facts, datetime.fromtimestamp(now, UTC))
+        if self.policy.order is Order.PRIORITY:
+            first, long = self.queues[name].first(), self._long[name].values()
+            facts = replace(facts, pending=tuple(first), running=tuple(long))
+        return place(facts, _at(now))
 
     def _happen(self, now: float) -> set[str]:
         """Whoever ends by now leaves; the partitions that have changed."""
@@ -207,10 +212,24 @@ class Simulation:
                 run.first_start_s = now
             job = run.pending = self.queues[name].pop(start.job_id)
             self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
+            self._note_wait(run, start.placements[0].node_id, now)
             self.shares.hold(job.association, job.resources.gpus, now)
             heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
             if run.left_s > job.walltime_s:
                 heapq.heappush(self._events, (now + job.walltime_s, _OUTLIVES, job.id, run.tries))
+
+    def _note_wait(self, run: Run, node_id: int, now: float) -> None:
+        job, waited = run.pending, waited_s(run.pending, now)
+        if is_long(waited):
+            self._long[job.partition][job.id] = Running(
+                job.id,
+                _at(now + job.walltime_s),
+                (node_id,),
+                project_id=job.project_id,
+                user_id=job.user_id,
+                band=job.band,
+                waited_s=waited,
+            )
 
     def _outlives(self, run: Run, now: float) -> None:
         more = max(SURPRISE_S, now - run.start_s)
@@ -223,6 +242,7 @@ class Simulation:
         job = run.pending
         for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
+        self._long[run.trial.partition].pop(job.id, None)
         self.tally.remove(self._group(job), job.resources.gpus, job.resources.gpus * job.walltime_s)
         self.shares.hold(job.association, -job.resources.gpus, now)
         run.served_s += now - run.start_s
@@ -232,6 +252,10 @@ class Simulation:
         self._leave(run, now)
         job = run.make_room(now, self.workload.checkpoints)
         self.queues[run.trial.partition].add(job, run.trial)
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _facts(workload: Workload, policy: Policy) -> Snapshot:

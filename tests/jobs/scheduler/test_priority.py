@@ -75,7 +75,12 @@ def sentence(factors: Factors, name: str, weights: PriorityWeights | None = None
         (timedelta(minutes=59), "Waited 59 min of 7 days: 0.6 of 100 points."),
         (timedelta(hours=3), "Waited 3 h of 7 days: 2 of 100 points."),
         (timedelta(days=3, hours=12), "Waited 3 days of 7 days: 50 of 100 points."),
-        (timedelta(days=30), "Waited 30 days of 7 days: 100 of 100 points."),
+        (timedelta(days=14), "Waited 14 days of 7 days: 100 of 100 points."),
+        (
+            timedelta(days=30),
+            "Waited 30 days of 7 days: 100 of 100 points. After 14 days one job of each user at "
+            "a time goes before all others of its band.",
+        ),
         (-timedelta(hours=1), "Waited 0 min of 7 days: 0 of 100 points."),
     ],
 )

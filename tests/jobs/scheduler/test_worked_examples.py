@@ -14,7 +14,7 @@ from jobs.scheduler.fairshare import Member, Project, Standing, standings
 from jobs.scheduler.fragmentation import SLACK, Fragmentation, Vacancy
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.predict import response_ratio
-from jobs.scheduler.priority import Factors, PriorityWeights, priority
+from jobs.scheduler.priority import LONG_WAIT_S, Factors, PriorityWeights, priority
 from jobs.scheduler.rank import OVERDUE_S, OVERDUE_WALLTIMES, longest_wait_s, ranked
 from jobs.scheduler.snapshot import Pending, Snapshot
 from jobs.scheduler.typical import Request, Typical
@@ -185,6 +185,11 @@ def test_the_orders_are_all_there() -> None:
     assert [row["order"].strip("`") for row in table("Other orders")] == list(Order)
     (rule,) = blocks("Other orders")
     assert rule == [f"max({OVERDUE_S / 86_400:g} days, {OVERDUE_WALLTIMES:g} x own time limit)"]
+
+
+def test_so_long_a_job_waits_by_priority_at_most() -> None:
+    text = " ".join(section("How long a job can wait"))
+    assert f"**Who has waited for {LONG_WAIT_S / 86_400:g} days goes before all others" in text
 
 
 def test_the_bands_stand_in_their_order() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.bands import Band
 from jobs.lifecycle import State
+from portal.actions.schedule import schedule
 from portal.models import Attempt, Job, Lease, Node, Project, User
 from portal.queries import pass_rows, snapshot, window
 from tests.portal import cast
@@ -66,6 +67,16 @@ def test_a_job_about_to_start_has_its_walltime_before_it(
     Attempt.objects.update(started_at=cast.NOW)
     (running,) = snapshot.take(cast.NOW).running
     assert running.ends_by == cast.NOW + timedelta(seconds=waited.walltime_s)
+
+
+def test_how_long_a_job_waited_is_known_while_it_runs(
+    alice: User, project: Project, node: Node
+) -> None:
+    """What says that it has had the turn of who waited for too long."""
+    cast.job(alice, project, gpus=1, submitted_at=cast.NOW - 20 * DAY)
+    schedule(now=cast.NOW)
+    (running,) = snapshot.take(cast.NOW + DAY).running
+    assert running.waited_s == (20 * DAY).total_seconds()
 
 
 def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain(

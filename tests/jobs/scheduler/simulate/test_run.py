@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.bands import Band
+from jobs.scheduler.fairshare import Project
 from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.scheduler.preempt import LONG_RUN_S
 from jobs.scheduler.rank import waited_s
@@ -227,3 +228,20 @@ def test_who_makes_room_grew_no_older_while_it_ran_and_a_long_run_ends_the_row()
     assert run.victim(0, 310, checkpoints=False).lost(310) == 8 * 10
     run.make_room(300 + LONG_RUN_S, checkpoints=True)
     assert (run.in_a_row, run.preemptions) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("order", "days"), [(Order.SHORTEST, 2), (Order.LEAST_SERVICE, 2), (Order.PRIORITY, 14)]
+)
+def test_who_waited_too_long_has_its_turn(order: Order, days: int) -> None:
+    """Behind an endless queue of those who go before it: two are always there."""
+    hour = 3600
+    small = [
+        trial(2 + n, max(0, n - 1) * hour, hour, 8, nice=-1000, user_id=2, project_id=1)
+        for n in range(24 * (days + 2))
+    ]
+    large = trial(1, 0, 9 * hour, 8, user_id=1, project_id=1)
+    work = workload([large, *small], 1, projects=(Project(1, "lab", None),))
+    begun = starts(played(work, Policy(order)))[1]
+    assert days * 24 * hour < begun <= (days * 24 + 1) * hour
+    assert starts(played(work, replace(Policy(order), bounded=False)))[1] > begun

@@ -150,6 +150,7 @@ class Compared(Simulation):
             started_at=_at(run.start_s),
             saved_at=_at(now) if self.workload.checkpoints else None,
             preemptions=0 if long else self.in_a_row[job.id],
+            waited_s=self.ages[job.id][1],
         )
 
 
@@ -248,7 +249,7 @@ def test_it_decides_as_a_plan_does_behind_hard_walls(
 ) -> None:
     cluster = (*nodes(2), *nodes(2, "q", 3))
     simulation = Compared(workload(jobs, cluster, projects=LABS), policy, known)
-    with patch.object(rank, "OVERDUE_S", overdue_s):
+    with patch.multiple(rank, OVERDUE_S=overdue_s, LONG_WAIT_S=overdue_s):
         simulation.play()
     assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
 
