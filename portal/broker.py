@@ -49,3 +49,20 @@ def left(flag: str) -> float:
         return max(0, connection().pttl(f"carrel:{flag}")) / 1000
     except redis.RedisError:
         return 0.0
+
+
+def keep(name: str, text: str, seconds: float) -> None:
+    """Have `kept` tell this text for a while, if Redis answers."""
+    try:
+        connection().set(f"carrel:{name}", text, px=int(seconds * 1000))
+    except redis.RedisError:
+        return
+
+
+def kept(name: str) -> str | None:
+    """What `keep` was given, unless it is too old or Redis does not answer."""
+    try:
+        found = connection().get(f"carrel:{name}")
+    except redis.RedisError:
+        return None
+    return str(found) if found is not None else None

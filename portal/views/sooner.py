@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
@@ -12,11 +14,17 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from jobs.scheduler.advise import Advice
+from portal import broker
 from portal.forms import spec_text
-from portal.models import Job
+from portal.models import Job, User
 from portal.queries import job as query
 from portal.queries import sooner
 from portal.views.requests import PageRequest
+
+KEPT_S = 60.0
+"""An answer, as long as the queue is the same; it says when it was found."""
+LONGEST_S = 120.0
+"""A person who asks again is kept waiting no longer, should the process have died that works."""
 
 
 @dataclass(frozen=True)
@@ -32,23 +40,58 @@ class Found:
     """Whether it takes something away that a line of the script may ask for."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What was tried, and when."""
+
+    at: datetime
+    outside: bool = False
+    """So many wait that the job was not reached."""
+    found: Found | None = None
+
+
 @require_safe
 def sooner_page(request: PageRequest, pk: int) -> HttpResponse:
     """A page of its own, or the part of the job's page when htmx asks."""
     job = query.find(pk)
     if job is None:
         raise Http404(f"There is no job {pk}.")
-    now = timezone.localtime()
-    context = {"job": job, "now": now, "found": None, "outside": False}
-    if job.waiting:
-        try:
-            advice = sooner.advice(job, now)
-        except sooner.NotReached:
-            context["outside"] = True
-        else:
-            context["found"] = _found(job, advice) if advice else None
+    context = {"job": job, "answer": _answer(request.user, job) if job.waiting else None}
     template = "job/sooner.html#found" if request.htmx else "job/sooner.html"
     return render(request, template, context)
+
+
+def _answer(person: User, job: Job) -> Answer | None:
+    """Found before, or now; None while another one is being worked out for this person.
+
+    It is several whole passes: whoever clicks again and again shall not slow down all others.
+    """
+    name = f"sooner:{job.pk}:{sooner.last_event()}"
+    if text := broker.kept(name):
+        return _read(text)
+    flag = f"sooner-for:{person.pk}"
+    if not broker.first(flag, LONGEST_S):
+        return None
+    try:
+        answer = _worked_out(job, timezone.localtime())
+    finally:
+        broker.clear(flag)
+    broker.keep(name, json.dumps(asdict(answer), default=datetime.isoformat), KEPT_S)
+    return answer
+
+
+def _read(text: str) -> Answer:
+    known = json.loads(text)
+    found = Found(**known["found"]) if known["found"] else None
+    return Answer(datetime.fromisoformat(known["at"]), known["outside"], found)
+
+
+def _worked_out(job: Job, now: datetime) -> Answer:
+    try:
+        advice = sooner.advice(job, now)
+    except sooner.NotReached:
+        return Answer(now, outside=True)
+    return Answer(now, found=_found(job, advice) if advice else None)
 
 
 def _found(job: Job, advice: Advice) -> Found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from portal import broker
 from portal.models import Node, Project, User
 from portal.queries import history
 from tests.portal import cast
@@ -14,6 +15,13 @@ from tests.portal import cast
 def remembers_no_runs() -> None:
     """What this process has read of another test's jobs foretells nothing in this one."""
     history.forget()
+
+
+@pytest.fixture(autouse=True)
+def keeps_no_answers() -> None:
+    """Nor is it told what was found out for another test's."""
+    for name in broker.connection().scan_iter("carrel:sooner*"):
+        broker.connection().delete(name)
 
 
 @pytest.fixture

@@ -12,31 +12,13 @@ from django.utils import timezone
 
 from jobs.lifecycle import Reason, State
 from jobs.scheduler.policy import Order
+from portal import broker
 from portal.actions import schedule
 from portal.models import Attempt, Job, Node, Partition, Project, SchedulingPolicy, User
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def holder(bob: User, project: Project, node: Node) -> Job:
-    """Has three of the four GPUs for another 55 minutes."""
-    began = timezone.now() - timedelta(minutes=5)
-    job = cast.job(bob, project, state=State.RUNNING, gpus=3, name="hog", started_at=began)
-    cast.run(job, node, 0, 1, 2)
-    return job
-
-
-@pytest.fixture
-def waiting(alice: User, project: Project, holder: Job) -> Job:
-    """Needs two, as the last pass told it."""
-    now = timezone.now()
-    job = cast.job(alice, project, gpus=2, submitted_at=now - timedelta(minutes=10))
-    schedule.schedule(now=now)
-    job.refresh_from_db()
-    return job
 
 
 def text(client: Client, job: Job, part: str = "") -> str:
@@ -172,60 +154,11 @@ def test_who_does_not_wait_has_no_reasons(
     assert "it does not wait any more" in text(as_alice, job, "sooner/")
 
 
-def test_a_change_that_helps_is_found_and_filled_in(as_alice: Client, as_bob: Client, waiting: Job):
-    shown = text(as_alice, waiting, "sooner/")
-    assert "With 1 GPU in place of 2 it would start now." in shown
-    link = f"/jobs/{waiting.pk}/relaunch/?gpus_per_node=1"
-    assert f'href="{link}"' in shown
-    assert as_alice.get(link).context["form"]["gpus_per_node"].value() == "1"
-    others = text(as_bob, waiting, "sooner/")
-    assert "it would start now" in others
-    assert "relaunch" not in others
-
-
-def test_a_task_is_relaunched_alone(as_alice: Client, alice: User, project: Project, holder: Job):
-    first, _ = cast.array(alice, project, State.PENDING, State.PENDING, gpus=2)
-    assert f"/jobs/{first.pk}/relaunch/?gpus_per_node=1&amp;array=1" in text(
-        as_alice, first, "sooner/"
-    )
-
-
-def test_what_a_script_asks_for_is_taken_out_by_hand(
-    as_alice: Client, alice: User, project: Project, node: Node
-):
-    job = cast.job(alice, project)
-    spec = {"name": "alone", "resources": {"gpus_per_node": 1, "exclusive": True}}
-    Job.objects.filter(pk=job.pk).update(spec=spec)
-    cast.run(cast.job(alice, project, state=State.RUNNING, started_at=timezone.now()), node, 0)
-    shown = text(as_alice, job, "sooner/")
-    assert "Without asking for whole nodes it would start now." in shown
-    assert "take that line out" in shown
-    assert f'href="/jobs/{job.pk}/relaunch/"' in shown
-
-
-def test_when_nothing_helps_it_says_so(as_alice: Client, alice: User, project: Project, node: Node):
-    hog = cast.job(alice, project, state=State.RUNNING, started_at=timezone.now())
-    cast.run(hog, node, 0, 1, 2, 3)
-    job = cast.job(alice, project)
-    shown = text(as_alice, job, "sooner/")
-    assert "No single change would." in shown
-    assert "Open the form" not in shown
-
-
-def test_htmx_gets_the_advice_alone(as_alice: Client, waiting: Job):
-    part = as_alice.get(f"/jobs/{waiting.pk}/sooner/", headers=HTMX).text
-    assert "it would start now" in part
-    assert "<html" not in part
-
-
-def test_there_is_no_such_job(as_alice: Client):
-    assert as_alice.get("/jobs/4711/sooner/").status_code == 404
-
-
 def test_who_is_told_of_is_read_once_however_many_wait(
     as_alice: Client, alice: User, bob: User, project: Project, waiting: Job, node: Node
 ):
     def count(part: str) -> int:
+        broker.connection().flushdb()
         with CaptureQueriesContext(connection) as queries:
             text(as_alice, waiting, part)
         return len(queries)

@@ -1,0 +1,32 @@
+"""A job that waits for another one, as its pages show it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from jobs.lifecycle import State
+from portal.actions import schedule
+from portal.models import Job, Node, Project, User
+from tests.portal import cast
+
+
+@pytest.fixture
+def holder(bob: User, project: Project, node: Node) -> Job:
+    """Has three of the four GPUs for another 55 minutes."""
+    began = timezone.now() - timedelta(minutes=5)
+    job = cast.job(bob, project, state=State.RUNNING, gpus=3, name="hog", started_at=began)
+    cast.run(job, node, 0, 1, 2)
+    return job
+
+
+@pytest.fixture
+def waiting(alice: User, project: Project, holder: Job) -> Job:
+    """Needs two, as the last pass told it."""
+    now = timezone.now()
+    job = cast.job(alice, project, gpus=2, submitted_at=now - timedelta(minutes=10))
+    schedule.schedule(now=now)
+    job.refresh_from_db()
+    return job
