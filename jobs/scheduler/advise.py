@@ -13,6 +13,7 @@ from jobs.scheduler.changes import Change, Steps, changes
 from jobs.scheduler.plan import expect, plan
 from jobs.scheduler.snapshot import Pending, Snapshot
 from jobs.scheduler.when import about
+from jobs.scheduler.words import capital
 
 SOONER = timedelta(minutes=5)
 SOONER_PART = 0.1
@@ -40,7 +41,7 @@ def advise(
     for steps in things:
         if _starts(steps[-1], snapshot, now):
             least = _least(steps, snapshot, now)
-            return Advice(least.job, now, f"{_begin(least)} it would start now.")
+            return Advice(least.job, now, f"{capital(least.words)} it would start now.")
     return _soonest(things, snapshot, job, now)
 
 
@@ -77,7 +78,7 @@ def _soonest(
         return None
     at, change = best
     as_it_is = f"; as it is, {about(usual, now)}" if usual else ""
-    sentence = f"{_begin(change)} it is expected to start {about(at, now)}{as_it_is}."
+    sentence = f"{capital(change.words)} it is expected to start {about(at, now)}{as_it_is}."
     return Advice(change.job, at, sentence)
 
 
@@ -92,7 +93,3 @@ def _is_worth_it(at: datetime, usual: datetime | None, now: datetime) -> bool:
 def _with(snapshot: Snapshot, job: Pending) -> Snapshot:
     others = tuple(waits for waits in snapshot.pending if waits.id != job.id)
     return replace(snapshot, pending=(*others, job))
-
-
-def _begin(change: Change) -> str:
-    return change.words[0].upper() + change.words[1:]

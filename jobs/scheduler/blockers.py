@@ -20,7 +20,7 @@ from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.site import choose
 from jobs.scheduler.snapshot import Explanation, Pending, Preempted, Running
 from jobs.scheduler.waits import Others
-from jobs.scheduler.words import clock, count, jobs_named, latest, listed, span
+from jobs.scheduler.words import capital, clock, count, jobs_named, latest, listed, span
 
 QUOTA_REASONS = {
     (Limited.GPUS, Scope.PROJECT): Reason.QUOTA_GPUS,
@@ -137,7 +137,7 @@ class Blockers:
     def _stopping(self, ids: Iterable[int]) -> str:
         names = self._others.holding(ids)
         have = "has" if len(names) == 1 else "have"
-        return f"{_capital(jobs_named(names))} {have} been told to stop"
+        return f"{capital(jobs_named(names))} {have} been told to stop"
 
     def _closure(self, job: Pending, pool: Pool, shape: Shape) -> Closure | None:
         """The admin's reservation that it would run into, if that is what keeps it."""
@@ -193,7 +193,7 @@ class Blockers:
         overdue = self._others.holding(held & self._others.ends.keys())
         if not overdue:
             return " When that will be free is not known."
-        who = _capital(jobs_named(overdue))
+        who = capital(jobs_named(overdue))
         return f" {who} should have ended by now: when that will be free is not known."
 
     def _outlook(
@@ -222,7 +222,7 @@ class Blockers:
         if first:
             goes = "go" if len(first) > 1 else "goes"
             who = jobs_named(self._others.holding(first))
-            return f" {_capital(who)} {goes} first; there is room for it on {where} by {when}."
+            return f" {capital(who)} {goes} first; there is room for it on {where} by {when}."
         closure = _opening(job, pool, promise, last)
         if closure is not None:
             text = "" if closure is told else f" {self._is_reserved(shape, closure)}."
@@ -233,7 +233,7 @@ class Blockers:
 
     def _leave(self, leaving: Mapping[int, float], where: str, when: str) -> str:
         """Those whose end makes room."""
-        who = _capital(jobs_named(self._others.holding(leaving)))
+        who = capital(jobs_named(self._others.holding(leaving)))
         several = len(leaving) > 1
         make = "make" if several else "makes"
         if leaving.keys() <= self._told.leaving:
@@ -286,10 +286,6 @@ def _unless(aside: Iterable[Pending], moment: datetime, others: Others) -> str:
     else:
         which = f"one of {len(first)} jobs that are ahead of it"
     return f"unless {which} starts there first"
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _reason(excess: Excess) -> Reason:

@@ -11,6 +11,17 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def capital(text: str) -> str:
+    """As a sentence begins: `jobs 17 and 18_2` as `Jobs 17 and 18_2`. The rest stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def sentence(message: str) -> str:
+    """`must be one line` as `Must be one line.`"""
+    text = capital(message)
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def memory(mib: int) -> str:
     """`16 GiB`, `1.5 GiB`, `900 MiB`: exact, or cut to a tenth."""
     if mib < 1024:

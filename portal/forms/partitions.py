@@ -10,6 +10,7 @@ from django import forms
 from jobs.bands import Band
 from jobs.directives.formats import walltime
 from jobs.scheduler.priority import PriorityWeights
+from jobs.scheduler.words import sentence
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
 from portal.forms.standing import DAY_S, days, plain, seconds, tell_standing
@@ -97,7 +98,7 @@ def _seconds(text: str) -> int | None:
     try:
         found = walltime(text.strip())
     except ValueError as error:
-        raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+        raise forms.ValidationError(sentence(str(error))) from error
     if found < LEAST_S:
         raise forms.ValidationError("Give a minute or more, as in 0:10:00.")
     return found

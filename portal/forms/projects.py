@@ -10,6 +10,7 @@ from jobs.bands import Band
 from jobs.directives.formats import walltime
 from jobs.scheduler.fairshare import MAX_SHARES
 from jobs.scheduler.limits import MAX_LIMIT, Scope
+from jobs.scheduler.words import sentence
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
 from portal.models import Gpu, Partition, Project, Quota, User
@@ -177,7 +178,7 @@ class QuotaForm(PreviewedForm):
         try:
             return walltime(text)
         except ValueError as error:
-            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+            raise forms.ValidationError(sentence(str(error))) from error
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data

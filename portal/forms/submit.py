@@ -13,6 +13,7 @@ from django.core.files.uploadedfile import UploadedFile
 
 from jobs.bands import Band
 from jobs.rules import MAX_SCRIPT_BYTES, SpecError
+from jobs.scheduler.words import sentence
 from portal.models import User
 from portal.queries import room
 
@@ -206,9 +207,9 @@ class SubmitForm(forms.Form):
             if error.line is not None:
                 self.line_errors.append(error)
             elif error.field in self.fields:
-                self.add_error(error.field, _sentence(error.message))
+                self.add_error(error.field, sentence(error.message))
             else:
-                self.resource_errors.append(_sentence(error.message))
+                self.resource_errors.append(sentence(error.message))
 
 
 def _untouched(script: str | None) -> bool:
@@ -238,9 +239,3 @@ def _dress(name: str, field: forms.Field) -> None:
         look.setdefault("inputmode", "numeric")
     if isinstance(field.widget, (forms.TextInput, forms.Textarea)):
         look |= {"autocomplete": "off", "spellcheck": "false"}
-
-
-def _sentence(message: str) -> str:
-    """`must be one line` as `Must be one line.`"""
-    text = message[:1].upper() + message[1:]
-    return text if text.endswith((".", "?", "!")) else f"{text}."

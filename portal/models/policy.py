@@ -12,6 +12,7 @@ from django.utils.deconstruct import deconstructible
 
 from jobs.bands import Band
 from jobs.scheduler.policy import BY_DEFAULT, Backfill, Order, Policy
+from jobs.scheduler.words import sentence
 
 
 @deconstructible
@@ -25,8 +26,7 @@ class AllowedInPolicy:
         try:
             replace(Policy(), **{self.name: _read(self.name, value)})
         except ValueError as error:
-            text = str(error)
-            raise ValidationError(f"{text[:1].upper()}{text[1:]}.") from error
+            raise ValidationError(sentence(str(error))) from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AllowedInPolicy) and other.name == self.name

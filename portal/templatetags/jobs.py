@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.words import count, listed
+from jobs.scheduler.words import capital, count, listed
 from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
@@ -151,7 +151,7 @@ def url_with(filter_: Filter, changes: str) -> str:
 def event_words(event: Event) -> str:
     """What an event is called."""
     words = event.kind.replace("_", " ")
-    return _EVENTS.get(event.kind, f"{words[:1].upper()}{words[1:]}")
+    return _EVENTS.get(event.kind, capital(words))
 
 
 @register.filter
