@@ -1,0 +1,119 @@
+"""What must hold, where all want the same: few nodes, small quotas, gangs only."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.bands import Band
+from jobs.scheduler.fairshare import Project
+from jobs.scheduler.limits import Limits, Quota, Scope
+from jobs.scheduler.plan import plan
+from jobs.scheduler.snapshot import Pending, Snapshot
+from tests.jobs.scheduler.clusters import NOW, node, pending
+from tests.jobs.scheduler.generated import PLAIN, seeds, usage
+from tests.jobs.scheduler.play import Play
+from tests.jobs.scheduler.quotas import PERIODS
+from tests.jobs.scheduler.recount import applied
+from tests.jobs.scheduler.test_plan_properties import keeps_to_quotas
+from tests.jobs.scheduler.test_preempt import EAGER
+
+LINE = (Project(1, "top", None), Project(2, "middle", 1), Project(3, "leaf", 2))
+LIMITS: tuple[Callable[[Random], Limits], ...] = (
+    lambda dice: Limits(gpus=dice.randint(1, 6)),
+    lambda dice: Limits(jobs_running=dice.randint(1, 3)),
+    lambda dice: Limits(gpu_hours=dice.choice([4, 10])),
+)
+
+
+@given(seeds)
+def test_no_quota_of_those_above_is_exceeded(seed: int) -> None:
+    """There is room for all; the project that most are of has no quota of its own."""
+    dice = Random(seed)
+    quotas = tuple(
+        Quota(
+            dice.choice([1, 2]),
+            dice.choice(LIMITS)(dice),
+            dice.choice(list(Scope)),
+            period=PERIODS[0],
+        )
+        for _ in range(dice.randint(1, 3))
+    )
+    queue = [
+        pending(
+            number, dice.randint(1, 3), walltime_s=dice.choice([3600, 7200]),
+            project_id=dice.choice([2, 3, 3]), user_id=dice.choice([1, 2]),
+        )
+        for number in range(1, 9)
+    ]  # fmt: skip
+    keeps_to_quotas(
+        Snapshot(
+            tuple(map(node, range(1, 7))), tuple(queue), projects=LINE, quotas=quotas,
+            quota_usage=usage(queue, []), policy=PLAIN,
+        )
+    )  # fmt: skip
+
+
+@given(seeds)
+def test_gangs_start_whole_or_not_at_all(seed: int) -> None:
+    dice = Random(seed)
+    nodes = tuple(
+        node(number, used={100 + number: dice.randint(0, 2)}, switches=(f"s{number % 2}", "top"))
+        for number in range(1, 6)
+    )
+    queue = tuple(
+        pending(
+            number, dice.randint(1, 3), nodes=dice.choice([2, 2, 3, 4]),
+            max_switches=dice.choice([None, 1, 2]),
+        )
+        for number in range(1, 6)
+    )  # fmt: skip
+    decided = plan(Snapshot(nodes, queue, policy=PLAIN), NOW)
+    asked = {job.id: job.resources.nodes for job in queue}
+    for start in decided.starts:
+        assert len({part.node_id for part in start.placements}) == asked[start.job_id]
+    applied(Snapshot(nodes, queue), decided, NOW)
+
+
+@settings(max_examples=max(1, settings().max_examples // 3))
+@given(seeds, st.sampled_from([1, 2, 50]))
+def test_preempting_comes_to_an_end_on_one_node(seed: int, most: int) -> None:
+    """Of every band, in any order: nobody has to go for who did not get the room last time, more
+    often in a row than the policy says, or for anybody but a higher band."""
+    dice = Random(seed)
+    come = [_wants(dice, number) for number in range(1, 11)]
+    bands = {job.id: job.band for job in come}
+    policy = replace(EAGER, max_preemptions=most)
+    play = Play(Snapshot((node(1),), (), policy=policy), lambda job_id, limit: max(1, limit // 2))
+    made: dict[int, set[int]] = defaultdict(set)
+    for _ in range(300):
+        if come and dice.random() < 0.7:
+            play.submit([come.pop()])
+        decided = play.decide()
+        for start in decided.starts:
+            made.pop(start.job_id, None)
+        for one in decided.preempted:
+            assert bands[one.job_id].rank < bands[one.for_id].rank
+            assert one.job_id not in made[one.for_id], "it did not get the room"
+            made[one.for_id].add(one.job_id)
+        changed = come or decided.starts or decided.preempted
+        if not play.advance(play.now + timedelta(seconds=300) if changed else None):
+            break
+    else:
+        raise AssertionError("it goes on and on")
+    assert play.started.keys() == bands.keys()
+    asked = Counter(one.job_id for one in play.preempted)
+    assert max(asked.values(), default=0) <= most
+
+
+def _wants(dice: Random, number: int) -> Pending:
+    return pending(
+        number, dice.randint(2, 4), band=dice.choice(list(Band)),
+        walltime_s=dice.choice([600, 3600, 20_000]),
+    )  # fmt: skip
