@@ -15,6 +15,7 @@ from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota, Scope
 from jobs.scheduler.plan import plan
+from jobs.scheduler.policy import Order, Placing
 from jobs.scheduler.snapshot import Pending, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending
 from tests.jobs.scheduler.generated import PLAIN, seeds, usage
@@ -79,6 +80,42 @@ def test_gangs_start_whole_or_not_at_all(seed: int) -> None:
     for start in decided.starts:
         assert len({part.node_id for part in start.placements}) == asked[start.job_id]
     applied(Snapshot(nodes, queue), decided, NOW)
+
+
+@given(seeds)
+def test_parts_of_gpus_are_given_once_and_only_where_jobs_are_taken(seed: int) -> None:
+    """GPUs divided in two and in four; half of the nodes are being drained."""
+    dice = Random(seed)
+    nodes = tuple(
+        replace(made, gpus=tuple(replace(gpu, shards=dice.choice([2, 4])) for gpu in made.gpus))
+        for made in (
+            node(number, gpus=2, unavailable=dice.choice(["", "draining"]))
+            for number in range(1, 5)
+        )
+    )
+    queue = tuple(
+        pending(number, shards=dice.choice([1, 1, 2, 3]), nodes=dice.choice([1, 1, 2]))
+        for number in range(1, 13)
+    )
+    quotas = (Quota(1, Limits(gpus=dice.choice([0.75, 1.25, 9]))),)
+    queue = tuple(replace(job, project_id=1) for job in queue)
+    asked = Snapshot(
+        nodes, queue, projects=LINE, quotas=quotas, quota_usage=usage(list(queue), []),
+        policy=replace(PLAIN, placing=dice.choice(list(Placing))),
+    )  # fmt: skip
+    applied(asked, plan(asked, NOW), NOW)
+    keeps_to_quotas(asked)
+
+
+@given(seeds, st.sampled_from(list(Order)))
+def test_of_equal_jobs_the_same_start_in_whatever_order_they_are_told(
+    seed: int, order: Order
+) -> None:
+    dice = Random(seed)
+    queue = [pending(number, 2, submitted_at=NOW) for number in range(1, 9)]
+    asked = Snapshot((node(1), node(2)), tuple(queue), policy=replace(PLAIN, order=order))
+    other = replace(asked, pending=tuple(dice.sample(queue, len(queue))))
+    assert plan(other, NOW) == plan(asked, NOW)
 
 
 @settings(max_examples=max(1, settings().max_examples // 3))

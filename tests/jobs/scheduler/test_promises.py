@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,24 @@ from tests.jobs.scheduler.recount import able, enough
 
 IN_ORDER = replace(PLAIN, order=Order.SUBMISSION)
 promising = st.sampled_from([Backfill.RESERVING, Backfill.EASY])
+
+
+def crowded(seed: int) -> Snapshot:
+    """Large jobs wait for nodes that are free at the same times, and small long ones come after
+    them, for whom promises have to move."""
+    dice = Random(seed)
+    ends = {50 + number: dice.choice([60, 60, 120]) for number in range(1, 7)}
+    large = [pending(number, dice.choice([2, 2, 3])) for number in range(1, dice.randint(3, 7))]
+    small = [pending(number, 1, walltime_s=36_000) for number in range(7, 7 + dice.randint(1, 5))]
+    return Snapshot(
+        tuple(node(number, used={50 + number: 3}) for number in range(1, 7)),
+        (*large, *small),
+        tuple(running(job_id, end, job_id - 50) for job_id, end in ends.items()),
+        policy=PLAIN,
+    )
+
+
+either = snapshots(plain=True) | seeds.map(crowded)
 
 
 def test_a_promise_counts_on_those_before_where_they_really_go() -> None:
@@ -44,7 +63,7 @@ def test_a_promise_counts_on_those_before_where_they_really_go() -> None:
     assert promised(asked, NOW) == {2: NOW.timestamp() + 20_000}
 
 
-@given(snapshots(plain=True), st.sampled_from([1, 2, 16]))
+@given(either, st.sampled_from([1, 2, 16]))
 def test_promises_hold_side_by_side(snapshot: Snapshot, reservations: int) -> None:
     """At every moment: what is promised then, and who is still there, fit on the node together."""
     policy = replace(PLAIN, reservations=reservations)
@@ -76,7 +95,7 @@ def _fit_together(room: Room, there: list[Hold]) -> None:
     assert len(there) <= 1 or not any(h.part.alone for h in there)
 
 
-@given(snapshots(plain=True), promising, st.sampled_from([1, 2, 16]))
+@given(either, promising, st.sampled_from([1, 2, 16]))
 def test_no_promise_depends_on_those_behind(
     snapshot: Snapshot, backfill: Backfill, reservations: int
 ) -> None:
@@ -90,7 +109,7 @@ def test_no_promise_depends_on_those_behind(
         assert promised(replace(asked, pending=queue), NOW)[job_id] == at
 
 
-@given(snapshots(plain=True), seeds, promising)
+@given(either, seeds, promising)
 def test_promises_are_kept_or_bettered(snapshot: Snapshot, seed: int, backfill: Backfill) -> None:
     """While jobs end at their limits or before, and lower ones come all the time: to the first in
     order, and to all others as far as those before them do not put them off."""
