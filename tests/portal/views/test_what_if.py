@@ -145,6 +145,15 @@ def test_more_projects_can_be_changed(as_admin: Client, rows: str, fields: int) 
     assert page.count('-project" class=') == fields
 
 
+def test_what_is_not_modelled_is_said_before_and_after(lab: Project, as_admin: Client) -> None:
+    words = (
+        "Not modelled: limits on GPU-hours and on waiting jobs, reservations of nodes, deadlines"
+    )
+    row = played(as_admin, order="shortest")
+    for url in ("/what-if/new/", f"/what-if/{row.pk}/"):
+        assert words in as_admin.get(url).text
+
+
 def test_what_came_of_it(lab: Project, as_admin: Client) -> None:
     row = played(as_admin, **{"nodes-0-kind": KIND, "nodes-0-more": "2"})
     page = as_admin.get(f"/what-if/{row.pk}/").text
