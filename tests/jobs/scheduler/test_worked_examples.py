@@ -1,10 +1,10 @@
-"""What `docs/scheduling.md` works out by hand is what the code says."""
+"""What `docs/scheduling.md` and `preemption.md` work out by hand is what the code says."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,8 +12,9 @@ import pytest
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Member, Project, Standing, standings
 from jobs.scheduler.fragmentation import SLACK, Fragmentation, Vacancy
+from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Order, Policy
-from jobs.scheduler.predict import response_ratio
+from jobs.scheduler.predict import History, Work, response_ratio
 from jobs.scheduler.priority import LONG_WAIT_S, Factors, PriorityWeights, priority
 from jobs.scheduler.rank import OVERDUE_S, OVERDUE_WALLTIMES, longest_wait_s, ranked
 from jobs.scheduler.snapshot import Pending, Snapshot
@@ -28,7 +29,8 @@ from jobs.scheduler.usage import (
     Weights,
     billing,
 )
-from tests.jobs.scheduler.clusters import pending
+from jobs.scheduler.when import about, spread
+from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.worked_examples import Row, blocks, number, section, shown, table
 
 DAY_0 = datetime(2026, 11, 21, tzinfo=UTC)
@@ -219,3 +221,60 @@ def test_half_a_gpu() -> None:
     (goes,) = [row["node"] for row in rows if row["goes"] == "here"]
     assert found.choose(half) == (goes, (0,))
     assert f"{SLACK} of a GPU" in " ".join(section("Placement"))
+
+
+def test_three_runs_before() -> None:
+    work = Work("ada", "vision", "train", 4, 3 * 3600)
+    history = History()
+    for ago, minutes in enumerate((100, 60, 60)):
+        history.observe(work, 60 * minutes, NOW - ago * timedelta(days=1))
+    for row in table("Example: three runs before"):
+        found = history.predict(work).longer_than(60 * number(row["has run, min"]))
+        told = (found.expected_s / 60, found.low_s / 60, found.high_s / 60)
+        assert told == tuple(shown(row[name]) for name in ("expected, min", "from, min", "to, min"))
+
+
+def test_early_and_late() -> None:
+    runs, *waits = table("Example: early and late")
+    early, expected, late = (NOW + timedelta(minutes=m) for m in _lengths(runs))
+    one = replace(running(50, 0, 1), early_end=early, expected_end=expected, ends_by=late)
+    full = node(1, int(runs["GPUs"]), {50: int(runs["GPUs"])})
+    jobs = tuple(
+        pending(
+            int(row["job"]), int(row["GPUs"]), walltime_s=60 * _lengths(row)[2],
+            expected_s=60.0 * _lengths(row)[1],
+            spread_s=(60.0 * _lengths(row)[0], 60.0 * _lengths(row)[2]),
+        )
+        for row in waits
+    )  # fmt: skip
+    found = plan(Snapshot((full,), jobs, (one,)), NOW).estimates
+    for row in waits:
+        told = found[int(row["job"])]
+        moments = [f"{moment:%H:%M}" for moment in (told.early, told.at, told.late)]
+        assert moments == [row["early"], row["start"], row["late"]]
+    last = found[2]
+    words = f"{about(last.at, NOW)}, {spread(last.at, last.early, last.late, NOW)}"
+    assert f"*{words}*" in " ".join(section("Example: early and late"))
+
+
+def _lengths(row: Row) -> tuple[int, int, int]:
+    return int(row["shortest, min"]), int(row["expected, min"]), int(row["time limit, min"])
+
+
+def test_who_makes_room_for_4_gpus() -> None:
+    rows = table("Example: who makes room for 4 GPUs", "preemption.md")
+    there = tuple(
+        replace(
+            running(int(row["job"]), 600, 1), band=Band.BEST_EFFORT, gpus=number(row["GPUs"]),
+            started_at=NOW - timedelta(minutes=int(row["has run, min"])),
+            saved_at=NOW - timedelta(minutes=int(row["last checkpoint, min ago"])),
+        )
+        for row in rows
+    )  # fmt: skip
+    full = node(1, 8, {job.id: round(job.gpus) for job in there})
+    found = plan(Snapshot((full,), (pending(1, 4, band=Band.PRODUCTION),), there), NOW)
+    told = {one.job_id for one in found.preempted}
+    for row in rows:
+        lost = number(row["GPUs"]) * number(row["last checkpoint, min ago"])
+        assert lost == number(row["loses, GPU-min"])
+        assert (int(row["job"]) in told) == (row["is told"] == "yes")
