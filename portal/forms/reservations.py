@@ -26,9 +26,9 @@ class ReservationForm(PreviewedForm):
     """Which nodes, from when to when, and for whom."""
 
     name = forms.CharField(max_length=64, help_text="As in: new disks.")
+    reason = forms.CharField(max_length=200, required=False, help_text="Everybody sees it.")
     starts_at = _moment("Begins")
     ends_at = _moment("Ends")
-    reason = forms.CharField(max_length=200, required=False, help_text="Everybody sees it.")
     nodes = forms.ModelMultipleChoiceField(
         Node.objects.none(), to_field_name="name", widget=forms.CheckboxSelectMultiple
     )
