@@ -1,4 +1,4 @@
-"""The script editor of the submit page, in a real browser."""
+"""Forms in a real browser: the script editor of the submit page, and previews of changes."""
 
 from __future__ import annotations
 
@@ -55,6 +55,25 @@ def test_what_the_script_says_is_read_whole_in_the_form(editor: Page, width: int
     assert cut == []
     name.fill("mine")
     expect(editor.locator(".field", has=name)).not_to_have_attribute("data-from-script", "")
+
+
+def test_a_preview_says_that_it_is_worked_out_and_is_sent_once(visitor: Visitor) -> None:
+    page = visitor.page
+    page.goto("/settings/policy/")
+    words = page.get_by_text("Working out who would start then")
+    expect(words).to_be_hidden()
+    # Kept back, as if the answer took long.
+    page.evaluate("""
+        window.sent = 0;
+        document.addEventListener("submit", (event) => {
+          if (!event.defaultPrevented) window.sent += 1;
+          event.preventDefault();
+        });
+    """)
+    page.get_by_role("button", name="Preview", exact=True).dblclick()
+    expect(words).to_be_visible()
+    expect(page.get_by_role("button", name="Looking…")).to_have_attribute("aria-busy", "true")
+    assert page.evaluate("window.sent") == 1
 
 
 _CUT = """() => [...document.querySelectorAll("#settings input[placeholder]")].filter((field) => {
