@@ -13,6 +13,6 @@ class HoldForm(forms.Form):
         required=False,
         strip=True,
         label="Why",
-        help_text="Its owner and everybody else sees it, as in: asks for a data set that is away.",
+        help_text="Everybody sees it, as in: asks for a data set that is away.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
