@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -9,6 +12,13 @@ from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel
 
 pytestmark = [pytest.mark.serial, pytest.mark.browser]
+
+
+@pytest.fixture(scope="module")
+def carrel(data: Path) -> Iterator[Carrel]:
+    """Without any machine: none is needed here, and to start them takes seconds."""
+    with Carrel(data) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
