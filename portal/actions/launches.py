@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Count, Max
 
@@ -13,7 +14,7 @@ from jobs import environment
 from jobs.engines.contract import Launch
 from jobs.environment import GpuShare, NodePart
 from jobs.spec_json import from_dict
-from portal.models import Allocation, Job, Lease, Node, Script
+from portal.models import Allocation, Job, Lease, Node, PreparedFor, Script
 
 READ = (
     "node", "rank", "key", "cpus", "attempt__number", "attempt__master_port",
@@ -41,12 +42,31 @@ class _Held:
     of: int
 
 
+_LEASED = ("allocation_id", "gpu__uuid", "gpu__index", "gpu__memory_mib")
+_leased = PreparedFor(
+    lambda ids: (
+        Lease.objects.filter(allocation__attempt__in=ids)
+        .values_list(*_LEASED)
+        .annotate(shares=Count("pk"), parts=Max("of"))
+        .order_by("gpu__index")
+    ),
+    lambda row: (row[0], _Held(*row[1:])),
+)
+_tasks = PreparedFor[Any](
+    lambda ids: (
+        Job.objects.filter(array_id__in=ids)
+        .order_by("array_index")
+        .values_list("array_id", "array_index")
+    )
+)
+
+
 def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> list[Launch]:
     """One launch per allocation, all on this node, in a constant number of queries."""
     jobs = {part.attempt.job for part in parts}
     gangs = _gangs(parts, node)
     held = _held(list(gangs))
-    arrays = _indices({job.array_id for job in jobs} - {None})
+    arrays = _indices(job.array_id for job in jobs if job.array_id is not None)
     # Read apart, as the thousand jobs of an array have one.
     scripts = Script.objects.in_bulk({job.script_id for job in jobs})
     for job in jobs:
@@ -60,11 +80,8 @@ def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> li
 def _held(attempt_ids: list[int]) -> dict[int, list[_Held]]:
     """By allocation, in the order in which the node counts its GPUs."""
     found: dict[int, list[_Held]] = defaultdict(list)
-    leases = Lease.objects.filter(allocation__attempt__in=attempt_ids)
-    columns = ("allocation_id", "gpu__uuid", "gpu__index", "gpu__memory_mib")
-    rows = leases.values_list(*columns).annotate(shares=Count("pk"), parts=Max("of"))
-    for allocation_id, *gpu in rows.order_by("gpu__index"):
-        found[allocation_id].append(_Held(*gpu))
+    for allocation_id, gpu in _leased.rows(attempt_ids):
+        found[allocation_id].append(gpu)
     return found
 
 
@@ -84,11 +101,10 @@ def _gangs(parts: Sequence[Allocation], node: Node) -> dict[int, list[Allocation
     return gangs
 
 
-def _indices(array_ids: set[int | None]) -> dict[int | None, tuple[int, ...]]:
+def _indices(array_ids: Iterable[int]) -> dict[int | None, tuple[int, ...]]:
     """All indices of these arrays, ascending."""
     found: dict[int | None, list[int]] = defaultdict(list)
-    rows = Job.objects.filter(array_id__in=array_ids).order_by("array_index")
-    for array_id, index in rows.values_list("array_id", "array_index"):
+    for array_id, index in _tasks.rows(array_ids):
         found[array_id].append(index or 0)
     return {array_id: tuple(indices) for array_id, indices in found.items()}
 
