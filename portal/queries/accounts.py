@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Count
@@ -33,9 +34,7 @@ _members = Prepared(
     lambda: Membership.objects.values_list("project_id", "user_id", "shares", "user__username"),
     lambda row: Member(*row),
 )
-_quotas = Prepared(
-    lambda: models.Quota.objects.order_by("pk"), lambda row: quota(models.Quota(*row))
-)
+_quotas = Prepared[Any](lambda: models.Quota.objects.order_by("pk"))
 _policy = Prepared(SchedulingPolicy.objects.all, lambda row: SchedulingPolicy(*row).policy)
 
 
@@ -77,7 +76,7 @@ def members(with_jobs: Iterable[tuple[int, int, str]] | None = None) -> tuple[Me
 
 def quotas() -> tuple[Quota, ...]:
     """Whatever is limited, of all projects."""
-    return tuple(_quotas.rows())
+    return tuple(quota(models.Quota(*row)) for row in _quotas.rows())
 
 
 def quota(row: models.Quota) -> Quota:
