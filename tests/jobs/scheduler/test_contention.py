@@ -84,10 +84,10 @@ def test_gangs_start_whole_or_not_at_all(seed: int) -> None:
 
 @given(seeds)
 def test_parts_of_gpus_are_given_once_and_only_where_jobs_are_taken(seed: int) -> None:
-    """GPUs divided in two and in four; half of the nodes are being drained."""
+    """GPUs divided in two, four and eight; half of the nodes are being drained."""
     dice = Random(seed)
     nodes = tuple(
-        replace(made, gpus=tuple(replace(gpu, shards=dice.choice([2, 4])) for gpu in made.gpus))
+        replace(made, gpus=tuple(replace(gpu, shards=dice.choice([2, 4, 8])) for gpu in made.gpus))
         for made in (
             node(number, gpus=2, unavailable=dice.choice(["", "draining"]))
             for number in range(1, 5)
@@ -105,6 +105,36 @@ def test_parts_of_gpus_are_given_once_and_only_where_jobs_are_taken(seed: int) -
     )  # fmt: skip
     applied(asked, plan(asked, NOW), NOW)
     keeps_to_quotas(asked)
+
+
+def test_a_gang_keeps_to_a_quota_that_it_could_keep_to_elsewhere() -> None:
+    """A quarter and a half of a GPU would be within it; two halves are not."""
+    nodes = [node(number, gpus=1) for number in (1, 2, 3)]
+    divided = tuple(
+        replace(made, gpus=(replace(made.gpus[0], shards=shards),))
+        for made, shards in zip(nodes, (4, 4, 8), strict=True)
+    )
+    queue = [pending(1, shards=2, nodes=2, project_id=1)]
+    keeps_to_quotas(
+        Snapshot(
+            divided, tuple(queue), projects=LINE, quotas=(Quota(1, Limits(gpus=0.8)),),
+            quota_usage=usage(queue, []), policy=PLAIN,
+        )
+    )  # fmt: skip
+
+
+@given(seeds)
+def test_of_an_array_as_many_tasks_start_as_it_may_run(seed: int) -> None:
+    dice = Random(seed)
+    limits = {array_id: dice.randint(1, 3) for array_id in (1, 2)}
+    queue = tuple(
+        pending(number, 1, array_id=array_id, array_limit=limits[array_id], array_index=number)
+        for number, array_id in ((n, dice.choice([1, 2])) for n in range(1, 13))
+    )
+    begun = {start.job_id for start in plan(Snapshot((node(1), node(2)), queue), NOW).starts}
+    for array_id, limit in limits.items():
+        tasks = {job.id for job in queue if job.array_id == array_id}
+        assert len(tasks & begun) == min(limit, len(tasks))
 
 
 @given(seeds, st.sampled_from(list(Order)))
