@@ -1,6 +1,7 @@
 """The one thing a job's owner could change for it to start sooner: tried, not guessed.
 
-Each change is put into the queue in place of the request, and the real plan is asked.
+All changes are tried in one walk along the queue; what comes of the best is asked of the real plan,
+in whose queue it is put in place of the request.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from datetime import datetime, timedelta
 from jobs.scheduler.changes import Change, Steps, changes
 from jobs.scheduler.plan import expect, plan
 from jobs.scheduler.snapshot import Pending, Snapshot
+from jobs.scheduler.tries import Tries
 from jobs.scheduler.when import about
 from jobs.scheduler.words import capital
 
 SOONER = timedelta(minutes=5)
 SOONER_PART = 0.1
 """Less than this, and than this part of the wait, is worth no change, and no larger change."""
+FORETOLD = 2
+"""So many changes at most are foretold, the most promising first."""
+Tried = tuple[datetime, Change]
+"""When a job would start with a change."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,12 @@ def advise(
     """
     job = next(waits for waits in snapshot.pending if waits.id == job_id)
     things = [steps for steps in changes(job, snapshot, now, partitions) if steps]
+    tries = Tries(snapshot, job, [step.job for steps in things for step in steps], now)
     for steps in things:
-        if _starts(steps[-1], snapshot, now):
-            least = _least(steps, snapshot, now)
+        least = next((step for step in steps if tries.starts(step.job)), None)
+        if least is not None and _starts(least, snapshot, now):
             return Advice(least.job, now, f"{capital(least.words)} it would start now.")
-    return _soonest(things, snapshot, job, now)
+    return _soonest(things, tries, snapshot, job, now)
 
 
 def _starts(change: Change, snapshot: Snapshot, now: datetime) -> bool:
@@ -50,36 +57,40 @@ def _starts(change: Change, snapshot: Snapshot, now: datetime) -> bool:
     return any(start.job_id == change.job.id for start in decided.starts)
 
 
-def _least(steps: Steps, snapshot: Snapshot, now: datetime) -> Change:
-    """The first step that starts the job; the last is known to."""
-    first, last = 0, len(steps) - 1
-    while first < last:
-        middle = (first + last) // 2
-        if _starts(steps[middle], snapshot, now):
-            last = middle
-        else:
-            first = middle + 1
-    return steps[last]
-
-
 def _soonest(
-    things: Iterable[Steps], snapshot: Snapshot, job: Pending, now: datetime
+    things: Iterable[Steps], tries: Tries, snapshot: Snapshot, job: Pending, now: datetime
 ) -> Advice | None:
-    """Of each thing half of the change and all of it are foretold."""
-    usual = expect(snapshot, now).get(job.id)
-    best: tuple[datetime, Change] | None = None
-    for steps in things:
-        for change in dict.fromkeys((steps[len(steps) // 2], steps[-1])):
-            at = expect(_with(snapshot, change.job), now).get(job.id)
-            # Foretold for now, though the plan does not start it: not to be relied on.
-            if at is not None and at > now and _is_worth_it(at, best[0] if best else usual, now):
-                best = at, change
-    if best is None:
+    """Of each thing half of the change and all of it are tried, and the best are foretold."""
+    steps = [step for of in things for step in dict.fromkeys((of[len(of) // 2], of[-1]))]
+    as_is, *moments = tries.expected([job, *(step.job for step in steps)])
+    tried = [(at, step) for at, step in zip(moments, steps, strict=True) if at is not None]
+    if _best(tried, as_is, now) is None:
         return None
-    at, change = best
-    as_it_is = f"; as it is, {about(usual, now)}" if usual else ""
-    sentence = f"{capital(change.words)} it is expected to start {about(at, now)}{as_it_is}."
-    return Advice(change.job, at, sentence)
+    usual = expect(snapshot, now, [job.id]).get(job.id)
+    for _ in range(FORETOLD):
+        best = _best(tried, as_is, now)
+        if best is None:
+            return None
+        change = best[1]
+        at = expect(_with(snapshot, change.job), now, [job.id]).get(job.id)
+        # Foretold for now, though the plan does not start it: not to be relied on.
+        if at is not None and at > now and _is_worth_it(at, usual, now):
+            as_it_is = f"; as it is, {about(usual, now)}" if usual else ""
+            sentence = (
+                f"{capital(change.words)} it is expected to start {about(at, now)}{as_it_is}."
+            )
+            return Advice(change.job, at, sentence)
+        tried.remove(best)
+    return None
+
+
+def _best(tried: Iterable[Tried], usual: datetime | None, now: datetime) -> Tried | None:
+    """A larger change has to be worth it against the smaller one."""
+    best = None
+    for at, change in tried:
+        if _is_worth_it(at, best[0] if best else usual, now):
+            best = at, change
+    return best
 
 
 def _is_worth_it(at: datetime, usual: datetime | None, now: datetime) -> bool:

@@ -16,6 +16,7 @@ from jobs.scheduler.policy import Backfill, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
 from jobs.scheduler.shape import Shape
+from jobs.scheduler.site import Site
 from jobs.scheduler.snapshot import Pending, Preempted, Start
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
@@ -69,6 +70,16 @@ class Pass:
             return False
         return self._serve(job, shape, verdict)
 
+    def would_start(self, job: Pending) -> bool:
+        """Whether it could, if it was the next, and nobody had borrowed before it; nothing comes
+        of it."""
+        verdict, shape = self._admit(job)
+        pool = self._pools[job.partition]
+        promises = tuple(pool.promises.values())
+        found = verdict in (FITS, BORROWS) and self._site(job, pool, shape) is not None
+        pool.restore(promises)
+        return found
+
     def finish(self) -> Decided:
         """Serve those who would have to borrow."""
         for job in self.borrowing:
@@ -120,19 +131,26 @@ class Pass:
             pool.give(old)
         return True
 
-    def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
+    def _site(self, job: Pending, pool: Pool, shape: Shape) -> Site | None:
+        """Where it may start now; None if nowhere."""
         if self._blocked[job.partition] and self._policy.backfill is Backfill.NONE:
-            return False
+            return None
         length = float(job.walltime_s)
         elsewhere = self._policy.backfill is not Backfill.EASY
         site = pool.find(shape, length, self._now, elsewhere)
+        if site is None or not shape.varies:
+            return site
+        gpus = gpus_of(shape, site)
+        verdict = self._tally.check(self._group(job), gpus, gpus * length)
+        return site if verdict in (FITS, BORROWS) else None
+
+    def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
+        site = self._site(job, pool, shape)
         if site is None:
             return False
-        gpus, group = gpus_of(shape, site), self._group(job)
-        if shape.varies and self._tally.check(group, gpus, gpus * length) not in (FITS, BORROWS):
-            return False
+        length, gpus = float(job.walltime_s), gpus_of(shape, site)
         placements = pool.start(job.id, site, self._now + length)
-        self._tally.add(group, gpus, gpus * length)
+        self._tally.add(self._group(job), gpus, gpus * length)
         self.decided.gpus[job.id] = gpus
         self.decided.starts.append(Start(job.id, placements))
         self.decided.started.append(job)

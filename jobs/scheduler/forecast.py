@@ -13,13 +13,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from jobs.scheduler.allowance import Allowance, Limit
 from jobs.scheduler.backlog import Backlog
-from jobs.scheduler.hours import Hours
 from jobs.scheduler.lines import Coming, Counted, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Closure, Pool
-from jobs.scheduler.quota import micros
-from jobs.scheduler.tally import BORROWS, FITS, Tally
+from jobs.scheduler.tally import Tally
 
 
 class Forecast:
@@ -27,7 +26,7 @@ class Forecast:
 
     def __init__(self, pools: Mapping[str, Pool], tally: Tally, now: float) -> None:
         self._now = now
-        self._tally = tally
+        self._allowance = Allowance(tally, now)
         self._backlogs: dict[str, Backlog] = {}
         self._places: dict[int, Place] = {}
         self._at: dict[int, list[Place]] = defaultdict(list)
@@ -40,25 +39,22 @@ class Forecast:
                 for held in place.holds:
                     self._at[held[1]].append(place)
         self._lines: dict[tuple[int, int, int, float], Line] = {}
-        self._parked: dict[object, dict[tuple[float, float], list[Line]]] = defaultdict(dict)
+        self._parked: dict[Limit, dict[tuple[float, float], list[Line]]] = defaultdict(dict)
         """By the limit that holds them up, and how much of it they need."""
         self._events: list[tuple[float, int, Waits | None]] = []
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
         reservation ends or a limit on GPU-hours has room again."""
         self._on: dict[int, Sequence[Place]] = {}
-        self._running: dict[int, tuple[float, Counted]] = {}
-        """Of those that limits count: since when, and how."""
-        self._hours = Hours(tally, now)
         self._awaited: dict[int, float] = {}
         """When limits on GPU-hours are looked at again."""
-        self._tasks: dict[int, int] = defaultdict(int)
-        """Tasks of each array that run."""
         self._dependents: dict[int, list[Waits]] = defaultdict(list)
         self._after: dict[int, int] = defaultdict(int)
         """By rank: how many have to end before."""
         self._closures = [closure for pool in pools.values() for closure in pool.closures]
         for number, closure in enumerate(self._closures, 1):
             heapq.heappush(self._events, (closure.end, -number, None))
+        self._asked: set[int] = set()
+        """About whom it is, if not about all: those who have not started yet."""
         self.starts: dict[int, float] = {}
 
     def runs(self, job_id: int, end: float, counted: Counted | None = None) -> None:
@@ -68,7 +64,7 @@ class Forecast:
         for place in self._on[job_id]:
             place.expect(job_id, end)
         if counted is not None:
-            self._count(job_id, counted)
+            self._allowance.runs(job_id, counted, self._now)
         if end < math.inf:
             heapq.heappush(self._events, (end, job_id, None))
 
@@ -83,12 +79,14 @@ class Forecast:
         if not after:
             self._ready(waits)
 
-    def play(self) -> dict[int, float]:
-        """Until nothing happens any more; `starts`."""
+    def play(self, about: Iterable[int] = ()) -> dict[int, float]:
+        """Until nothing happens any more, or all have started `about` whom it is; `starts`."""
+        self._asked = set(about)
+        every = not self._asked
         for backlog in self._backlogs.values():
             backlog.begin(self._now)
         self._serve(self._backlogs)
-        while self._events:
+        while self._events and (self._asked or every):
             self._now = self._events[0][0]
             freed: set[str] = set()
             while self._events and self._events[0][0] <= self._now:
@@ -114,15 +112,25 @@ class Forecast:
 
     def _join(self, waits: Waits) -> None:
         job = waits.job
-        group, _, charge, array, _ = job.counted
+        group, _, _, array, _ = job.counted
         # Where GPU-hours are limited, a shorter one may start before a longer one.
-        charge = charge if self._hours.are_limited(group) else 0.0
+        charge = self._allowance.charge(job.counted)
         key = (id(job.shape), group, array[0] if array else -1, charge)
         backlog = self._backlogs[job.partition]
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = Line(backlog.kind(job.shape))
-        backlog.join(waits, line)
+        if job.takes:
+            backlog.join(waits, line)
+        elif line.jobs:
+            line.asking.append(waits)
+        else:
+            self._ask(backlog, [waits])
+
+    def _ask(self, backlog: Backlog, asking: Iterable[Waits]) -> None:
+        """Each of those who take nothing is alone behind those before it."""
+        for waits in asking:
+            backlog.join(waits, Line(backlog.kind(waits.job.shape)))
 
     def _open(self, closure: Closure, freed: set[str]) -> None:
         for node_id in closure.node_ids & self._places.keys():
@@ -135,8 +143,8 @@ class Forecast:
             place.leave(job_id)
             self._backlogs[place.partition].freed(place, self._now)
             freed.add(place.partition)
-        if job_id in self._running:
-            self._give_back(job_id, freed)
+        for limit in self._allowance.ends(job_id, self._now):
+            self._unpark(limit, freed)
         for other in self._awaiting(job_id) if job_id in self._dependents else ():
             self._after[other.rank] -= 1
             if not self._after[other.rank]:
@@ -151,39 +159,17 @@ class Forecast:
             self._dependents[job_id] = [one for one in there if one.job.id != job_id]
         return again or there
 
-    def _count(self, job_id: int, counted: Counted) -> None:
-        """The tally has counted it; so do its array, and the periods of GPU-hours."""
-        self._running[job_id] = self._now, counted
-        if counted.array:
-            self._tasks[counted.array[0]] += 1
-        if counted.gpus:
-            until = self._now + counted.gpu_seconds / counted.gpus
-            self._hours.starts(counted.group, job_id, self._now, until, counted.gpus)
-
-    def _give_back(self, job_id: int, freed: set[str]) -> None:
-        """What it has used of its GPU-hours stays used."""
-        began, counted = self._running.pop(job_id)
-        group, gpus, charge, array, limits = counted
-        if gpus:
-            self._hours.ends(group, job_id, self._now)
-        self._tally.remove(group, gpus, max(0.0, charge - gpus * (self._now - began)))
-        for limit in limits:
-            self._unpark(limit, freed)
-        if array:
-            self._tasks[array[0]] -= 1
-            self._unpark(array, freed)
-
     def _let_go(self, limit: int, freed: set[str]) -> None:
         if self._awaited.get(limit) == self._now:
             del self._awaited[limit]
             self._unpark(limit, freed)
 
-    def _unpark(self, limit: object, freed: set[str]) -> None:
+    def _unpark(self, limit: Limit, freed: set[str]) -> None:
         """Those go on whom it keeps back no longer."""
         parked = self._parked.get(limit, {})
         for need, lines in list(parked.items()):
             counted = lines[0].jobs[0].job.counted
-            if self._limit(counted) == limit:
+            if self._allowance.reached(counted, self._now) == limit:
                 self._await(limit, counted)
                 continue
             del parked[need]
@@ -205,15 +191,15 @@ class Forecast:
         clear = True
         for _, kind in backlog.waiting:
             if not able & kind.bit:
-                if clear:
-                    limit = self._limit(kind.first.job.counted)
+                if clear and kind.first.job.takes:
+                    limit = self._allowance.reached(kind.first.job.counted, self._now)
                     if limit is not None:
                         self._park(backlog, kind, limit)
                         return True
                     backlog.block(kind, self._now)
                     clear = False
             elif not backlog.held & kind.bit:
-                limit = self._limit(kind.first.job.counted)
+                limit = self._allowance.reached(kind.first.job.counted, self._now)
                 if limit is not None:
                     self._park(backlog, kind, limit)
                     return True
@@ -222,37 +208,20 @@ class Forecast:
                 backlog.held |= kind.bit
         return False
 
-    def _park(self, backlog: Backlog, kind: Kind, limit: object) -> None:
+    def _park(self, backlog: Backlog, kind: Kind, limit: Limit) -> None:
         line = kind.lines[0][1]
         backlog.park(line)
         counted = line.jobs[0].job.counted
-        timed = self._hours.are_limited(counted.group)
-        need = counted.gpus, counted.gpu_seconds if timed else 0.0
+        need = counted.gpus, self._allowance.charge(counted)
         self._parked[limit].setdefault(need, []).append(line)
         self._await(limit, counted)
 
-    def _await(self, limit: object, counted: Counted) -> None:
+    def _await(self, limit: Limit, counted: Counted) -> None:
         """Look again once a period has let go of enough, if it is one of GPU-hours."""
-        if not isinstance(limit, int) or not self._hours.are_limited(counted.group):
-            return
-        charge = micros(counted.gpu_seconds)
-        at = self._hours.room_at(counted.group, limit, charge, self._now)
-        if at is not None and at < self._awaited.get(limit, math.inf):
+        at = self._allowance.room_at(limit, counted, self._now)
+        if at is not None and isinstance(limit, int) and at < self._awaited.get(limit, math.inf):
             self._awaited[limit] = at
             heapq.heappush(self._events, (at, -len(self._closures) - 1 - limit, None))
-
-    def _limit(self, counted: Counted) -> object | None:
-        """The limit that keeps a job from starting now."""
-        if counted.array and self._tasks[counted.array[0]] >= counted.array[1]:
-            return counted.array
-        return self._exceeded(counted) if counted.limits else None
-
-    def _exceeded(self, counted: Counted) -> int | None:
-        group, gpus, charge, *_ = counted
-        found = self._tally.check(group, gpus, charge)
-        while found not in (FITS, BORROWS) and self._hours.falls(group, found, self._now):
-            found = self._tally.check(group, gpus, charge)
-        return None if found in (FITS, BORROWS) else found
 
     def _start_one(self, backlog: Backlog, kind: Kind, clear: bool) -> bool:
         """Start the first of its jobs that may; False if it would be in the way of the blocked."""
@@ -272,7 +241,7 @@ class Forecast:
         counted = line.jobs[0].job.counted
         if kind.counts is not None:
             counted = kind.counted(line.jobs[0].job, places)
-            if self._exceeded(counted) is not None:
+            if self._allowance.exceeded(counted, self._now) is not None:
                 return False
         self._start(backlog, line, places, counted)
         return True
@@ -281,7 +250,7 @@ class Forecast:
         """The first that will be gone by then, and that no limit keeps back."""
         for _, line in kind.lines:
             _, runs_s, job = line.jobs[0]
-            if self._now + runs_s <= by and self._limit(job.counted) is None:
+            if self._now + runs_s <= by and self._allowance.reached(job.counted, self._now) is None:
                 return line
         return None
 
@@ -290,15 +259,19 @@ class Forecast:
     ) -> None:
         (rank, runs_s, job), kind = line.jobs[0], line.kind
         backlog.pop(line)
+        self.starts[job.id] = self._now
+        self._asked.discard(job.id)
+        if not job.takes:
+            return
+        if line.asking and not line.jobs:
+            asking, line.asking = line.asking, []
+            self._ask(backlog, asking)
         end = self._now + runs_s
         for place in places:
             place.take(job.id, kind.asked, kind.masks[place.node_id], end)
             backlog.taken(place, self._now)
-        self.starts[job.id] = self._now
         self._on[job.id] = places
-        if counted.limits or counted.array:
-            self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
-            self._count(job.id, counted)
+        self._allowance.starts(job.id, counted, self._now)
         heapq.heappush(self._events, (end, job.id, None))
         if rank == backlog.blocked:
             backlog.unblock()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import takewhile
@@ -60,9 +60,9 @@ class Foresight:
     counted: Mapping[int, float] = field(default_factory=dict)
     """As how many GPUs each of those counts that this plan starts."""
 
-    def expected(self) -> dict[int, datetime]:
-        """By job id: when it is expected to start."""
-        found = self._kept(self._play(EXPECTED))
+    def expected(self, about: Iterable[int] = ()) -> dict[int, datetime]:
+        """By job id: when it is expected to start. `about`: of these at least."""
+        found = self._kept(self._play(EXPECTED, about))
         return {job_id: self._moment(at) for job_id, at in found.items() if self._waits(job_id)}
 
     def estimates(self) -> dict[int, Estimate]:
@@ -99,7 +99,27 @@ class Foresight:
     def _moment(self, at: float) -> datetime:
         return datetime.fromtimestamp(at, UTC)
 
-    def _play(self, lengths: Lengths) -> dict[int, float]:
+    def expected_of(self, jobs: Sequence[Pending]) -> list[float | None]:
+        """When each of these would start behind all that wait, if it alone was there; None if that
+        cannot be told."""
+        asked = []
+        for number, job in enumerate(jobs):
+            after = self._unfinished(job)
+            if after is not None:
+                coming = self._comes(job, len(self.waiting) + number)
+                waits = replace(coming, id=-1 - number, takes=False)
+                asked.append((waits, max(1.0, EXPECTED.pending(job)), after))
+        about = [waits.id for waits, *_ in asked]
+        found = self._play(EXPECTED, about, asked) if asked else {}
+        return [found.get(-1 - number) for number in range(len(jobs))]
+
+    def _play(
+        self,
+        lengths: Lengths,
+        about: Iterable[int] = (),
+        more: Iterable[tuple[Coming, float, set[int]]] = (),
+    ) -> dict[int, float]:
+        """`about`: those whose starts matter; empty: all. `more`: who waits beside the others."""
         mark = self.tally.mark()
         now = self.now.timestamp()
         forecast = Forecast(self.pools, self.tally, now)
@@ -116,7 +136,9 @@ class Foresight:
         for waits, coming, after in self._coming:
             if waits.id not in done:
                 forecast.comes(coming, max(1.0, lengths.pending(waits)), after)
-        found = forecast.play()
+        for coming, runs_s, after in more:
+            forecast.comes(coming, runs_s, after)
+        found = forecast.play(about)
         self.tally.reset(mark)
         return found
 

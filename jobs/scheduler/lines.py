@@ -43,6 +43,8 @@ class Coming:
     """How long it may run."""
     ready_at: float = -inf
     """It does not start before."""
+    takes: bool = True
+    """False: it is only asked when it could start, and is in nobody's way."""
 
 
 class Waits(NamedTuple):
@@ -61,12 +63,14 @@ NOBODY = -1
 class Line:
     """Who competes for the same quota with the same request; the first in front."""
 
-    __slots__ = ("jobs", "kind", "parked")
+    __slots__ = ("asking", "jobs", "kind", "parked")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.jobs: list[Waits] = []
         """A heap."""
+        self.asking: list[Waits] = []
+        """Those behind all of these who take nothing."""
         self.parked = False
         """A quota holds it up."""
 

@@ -8,38 +8,13 @@ they do not delay what it is promised (`decide.py`).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from jobs.lifecycle import HELD, Reason
-from jobs.scheduler import explain
-from jobs.scheduler.blockers import Blockers, Told
-from jobs.scheduler.cluster import pools_of
-from jobs.scheduler.counters import Counters
-from jobs.scheduler.decide import Decided, Pass
-from jobs.scheduler.excuse import Excuses
-from jobs.scheduler.foresee import Foresight
-from jobs.scheduler.limits import Usage
-from jobs.scheduler.mix import mix
-from jobs.scheduler.policy import Placing
-from jobs.scheduler.pool import Pool
-from jobs.scheduler.preempt import Preemption, Victim
 from jobs.scheduler.rank import ranked
-from jobs.scheduler.snapshot import Explanation, Pending, Plan, Running, Snapshot
-from jobs.scheduler.waits import Arrays, Others, misses_deadline, own_waits
-
-_STUCK = (
-    *HELD,
-    Reason.DEPENDENCY_NEVER,
-    Reason.BAD_CONSTRAINTS,
-    Reason.NODE_DOWN,
-    Reason.PARTITION_DOWN,
-)
-"""Who waits so starts only once somebody does something; nobody knows when."""
+from jobs.scheduler.snapshot import Plan, Snapshot
+from jobs.scheduler.walk import Walk
 
 
 def plan(snapshot: Snapshot, now: datetime, *, explained: bool = True) -> Plan:
@@ -59,11 +34,11 @@ class Decision:
     """Who starts, and whom something of their own keeps back."""
 
     def __init__(self, snapshot: Snapshot, now: datetime) -> None:
-        self._walk: _Walk | None = None
+        self._walk: Walk | None = None
         self.plan = Plan((), {})
         if not snapshot.pending:
             return
-        self._walk = walk = _Walk.of(snapshot, now)
+        self._walk = walk = Walk.of(snapshot, now)
         for job in ranked(snapshot, now):
             walk.take(job)
         decided = walk.finish()
@@ -78,142 +53,19 @@ class Decision:
         estimates = self._walk.foresight().estimates()
         return replace(self.plan, explanations=reasons, estimates=estimates)
 
-    def expected(self) -> dict[int, datetime]:
-        """When each job that may start is expected to: at once for those that start."""
+    def expected(self, about: Iterable[int] = ()) -> dict[int, datetime]:
+        """When each job that may start is expected to: at once for those that start. `about`: of
+        these at least, which takes less."""
         if self._walk is None:
             return {}
         at = self._walk.now.astimezone(UTC)
-        return {start.job_id: at for start in self.plan.starts} | self._walk.foresight().expected()
+        foreseen = self._walk.foresight().expected(about)
+        return {start.job_id: at for start in self.plan.starts} | foreseen
 
 
-def expect(snapshot: Snapshot, now: datetime) -> dict[int, datetime]:
-    """When each job that may start is expected to: `now` for those that a plan would start."""
-    return Decision(snapshot, now).expected()
+def expect(snapshot: Snapshot, now: datetime, about: Iterable[int] = ()) -> dict[int, datetime]:
+    """When each job that may start is expected to: `now` for those that a plan would start.
 
-
-@dataclass
-class _Walk:
-    """Along the whole queue."""
-
-    snapshot: Snapshot
-    now: datetime
-    pools: dict[str, Pool]
-    counters: Counters
-    room: Pass
-    excuses: Excuses
-    others: Others
-    arrays: Arrays
-    own: dict[int, Explanation] = field(default_factory=dict)
-    """Of those that something of their own keeps back."""
-    expired: list[int] = field(default_factory=list)
-    startable: list[Pending] = field(default_factory=list)
-    """All that start without anybody's doing, sooner or later, in their order."""
-    aside: dict[str, list[Pending]] = field(default_factory=lambda: defaultdict(list))
-    """By partition those that let others pass, and may be first again any time."""
-    before: dict[int, int] = field(default_factory=dict)
-    """By job id, how many of these are ahead of it."""
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, now: datetime) -> _Walk:
-        usage = replace(snapshot.quota_usage or Usage(now), at=now)
-        counters = Counters(snapshot.projects, snapshot.quotas, usage, snapshot.lends)
-        pools = pools_of(snapshot, now.timestamp(), counters.tree)
-        if snapshot.policy.placing is Placing.LEAST_FRAGMENTATION:
-            for name, pool in pools.items():
-                pool.mix = partial(mix, snapshot, name)
-        moment = now.timestamp()
-        victims = [_victim(job, counters, moment) for job in snapshot.running]
-        preemption = Preemption(victims, counters, snapshot.policy, moment)
-        room = Pass(pools, counters, snapshot.policy, moment, preemption)
-        excuses = Excuses(pools, counters.tree)
-        others, arrays = Others(snapshot), Arrays(snapshot.running)
-        return cls(snapshot, now, pools, counters, room, excuses, others, arrays)
-
-    def take(self, job: Pending) -> None:
-        """The next job."""
-        aside = self.aside[job.partition]
-        self.before[job.id] = len(aside)
-        if misses_deadline(job, self.now):
-            self.expired.append(job.id)
-            return
-        why = self.excuses.of(job)
-        own = own_waits(job, self.others, self.arrays, self.now)
-        if own or why:
-            self.own[job.id] = explain.together([*own, why] if why else own)
-        elif self.room.consider(job):
-            self._begin(job)
-            return
-        startable = why is None and not (own and own[0].reason in _STUCK)
-        if startable:
-            self.startable.append(job)
-        limited = self.room.decided.limited
-        kept_back = bool(own) or bool(limited and limited[-1] is job)
-        if job.held or (startable and kept_back):
-            aside.append(job)
-
-    def finish(self) -> Decided:
-        """Serve those who borrow. Their array may have come to its limit meanwhile."""
-        for job in self.room.borrowing:
-            own = own_waits(job, self.others, self.arrays, self.now)
-            if own:
-                self.own[job.id] = explain.together(own)
-            elif self.room.serve(job):
-                self._begin(job)
-        return self.room.decided
-
-    def _begin(self, job: Pending) -> None:
-        self.arrays.add(job.array_id, self.now.astimezone(UTC) + timedelta(seconds=job.walltime_s))
-
-    def explanations(self) -> dict[int, Explanation]:
-        """Of those that wait for room or for a quota."""
-        told = Told.of(self.snapshot.running, self.room.decided.preempted)
-        tell = Blockers(self.pools, self.counters, self.others, told, self.now)
-        ahead: Counter[str] = Counter()
-        found = {}
-        begun = {job.id for job in self.room.decided.started}
-        for job in self.startable:
-            if job.id in begun:
-                continue
-            if job.id not in self.own:
-                aside = islice(self.aside[job.partition], self.before[job.id])
-                found[job.id] = tell.explain(job, ahead[job.partition], aside)
-            ahead[job.partition] += 1
-        return found
-
-    def foresight(self) -> Foresight:
-        """When the rest starts."""
-        decided = self.room.decided
-        begun = {job.id for job in decided.started}
-        by = self.now.timestamp() + self.snapshot.policy.grace_s
-        gone = {one.job_id: by for one in decided.preempted}
-        waiting = self._with_victims([job for job in self.startable if job.id not in begun], gone)
-        return Foresight(
-            self.snapshot, self.pools, self.counters, waiting, decided.started, self.now, gone,
-            decided.gpus,
-        )  # fmt: skip
-
-    def _with_victims(self, waiting: Sequence[Pending], gone: Container[int]) -> Sequence[Pending]:
-        """Who waits, and who will again after having made room, in their order."""
-        back = [
-            job.again
-            for job in self.snapshot.running
-            if job.again is not None and (job.leaving or job.id in gone)
-        ]
-        if not back:
-            return waiting
-        return ranked(replace(self.snapshot, pending=(*waiting, *back)), self.now)
-
-
-def _victim(job: Running, counters: Counters, now: float) -> Victim:
-    started = job.started_at.timestamp() if job.started_at else now
-    return Victim(
-        job_id=job.id,
-        band=job.band,
-        group=counters.group(job.project_id, job.user_id, job.band),
-        gpus=job.gpus,
-        started_at=started,
-        saved_at=job.saved_at.timestamp() if job.saved_at else started,
-        preempted=job.preemptions,
-        leaving=job.leaving and not job.is_stuck(now),
-        preemptible=job.preemptible and not job.leaving,
-    )
+    `about`: of these at least.
+    """
+    return Decision(snapshot, now).expected(about)

@@ -267,6 +267,14 @@ class Pool:
             room.release(_SOMEBODY)
         return len(given) == len(moved)
 
+    def restore(self, promises: Iterable[Promise]) -> None:
+        """Those that were moved are where they were."""
+        moved = [one for one in promises if self.promises[one.job_id] is not one]
+        for promise in moved:
+            self.withdraw(promise.job_id)
+        for promise in moved:
+            self.give(promise)
+
     def give(self, promise: Promise) -> None:
         """Keep it."""
         self.promises[promise.job_id] = promise

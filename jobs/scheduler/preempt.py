@@ -218,7 +218,7 @@ class _Trial:
         """As how many it counts: at least, and where it last was found to fit."""
         self._removed: dict[int, tuple[Victim, Holds]] = {}
         self._was = shape.fails_from
-        self._promises = dict(pool.promises)
+        self._promises = tuple(pool.promises.values())
         self._rooms: dict[int, tuple[Room, int, int]] = {}
         """With their CPUs and memory: an emptied node has all of it, told or not."""
 
@@ -267,9 +267,5 @@ class _Trial:
             self.put_back(victim, holds)
         for room, cpus, memory_mib in self._rooms.values():
             room.restore(cpus, memory_mib)
-        moved = [p for p in self._promises.values() if self._pool.promises[p.job_id] is not p]
-        for promise in moved:
-            self._pool.withdraw(promise.job_id)
-        for promise in moved:
-            self._pool.give(promise)
+        self._pool.restore(self._promises)
         self._shape.fails_from = self._was
