@@ -34,7 +34,7 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
     parts = {
         part.key: part
         for part in node.allocations.filter(phase__in=(Open.LAUNCHING, Open.RUNNING))
-        .select_related("attempt").only(*READ)
+        .order_by("pk").select_related("attempt").only(*READ)
     }  # fmt: skip
     clock = Clock(now)
     try:
