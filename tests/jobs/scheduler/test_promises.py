@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.scheduler.plan import plan
@@ -109,6 +109,7 @@ def test_no_promise_depends_on_those_behind(
         assert promised(replace(asked, pending=queue), NOW)[job_id] == at
 
 
+@settings(max_examples=max(1, settings().max_examples // 2))
 @given(either, seeds, promising)
 def test_promises_are_kept_or_bettered(snapshot: Snapshot, seed: int, backfill: Backfill) -> None:
     """While jobs end at their limits or before, and lower ones come all the time: to the first in

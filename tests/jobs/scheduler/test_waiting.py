@@ -27,6 +27,7 @@ LONGEST_S = 40_000
 """Of all jobs in these tests: of those who come, some; of those who are there, none."""
 
 
+@settings(max_examples=max(1, settings().max_examples // 2))
 @given(snapshots(most=5, plain=True), seeds, st.sampled_from([1, 2, 16]))
 def test_nobody_waits_longer_than_those_before_can_take(
     snapshot: Snapshot, seed: int, reservations: int
