@@ -1,25 +1,27 @@
 """How long a job will run, foretold from how long others like it ran.
 
 The expectation is a mixture: the last run times of the narrowest key that has any (the same user,
-name and GPUs), and, for what these few cannot say, those of ever wider keys. Of one key, the newest
-run times weigh most: "using recent data is more important than mining the history for similar
-jobs" (Tsafrir, Etsion, Feitelson: Backfilling using system-generated predictions rather than user
-runtime estimates, IEEE TPDS 18(6), 2007, whose predictor is the mean of the user's last two jobs;
-its corrections of a prediction that proved too short are `Prediction.longer_than`). The keys are
-those of Smith, Taylor, Foster (Predicting application run times using historical information,
-JSSPP 1998) and of QSSF (Hu et al.: Characterization and prediction of deep learning workloads in
-large-scale GPU datacenters, SC'21). How a job ended does not matter: what counts is for how long
-it held its GPUs.
+project, name and size), and, for what these few cannot say, those of ever wider keys. Of one key,
+the newest run times weigh most: "using recent data is more important than mining the history for
+similar jobs" (Tsafrir, Etsion, Feitelson: Backfilling using system-generated predictions rather
+than user runtime estimates, IEEE TPDS 18(6), 2007, whose predictor is the mean of the user's last
+two jobs; its corrections of a prediction that proved too short are `Prediction.longer_than`). The
+keys are those of Smith, Taylor, Foster (Predicting application run times using historical
+information, JSSPP 1998) and of QSSF (Hu et al.: Characterization and prediction of deep learning
+workloads in large-scale GPU datacenters, SC'21). How a job ended does not matter: what counts is
+for how long it held its GPUs.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import exp, fsum, inf, log, sqrt
+
+from jobs.scheduler.work import KINDS, Key, Work
 
 RUNS_PER_KEY = 20
 KEYS = 50_000
@@ -38,21 +40,9 @@ LOW, HIGH = 0.1, 0.9
 TAIL_LOW, TAIL_HIGH = (1 - LOW) ** -0.5, (1 - HIGH) ** -0.5
 ORDER_FLOOR_S = 60.0
 
-Key = tuple[str | int, ...]
 Outcome = tuple[float, float]
 """Seconds, and its weight."""
 _RestsOn = list[tuple[Key, int]]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What of a job its run time is foretold from. An empty word stands for one not known."""
-
-    user: str = ""
-    project: str = ""
-    name: str = ""
-    gpus: int = 0
-    walltime_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +131,8 @@ class History:
     """
 
     def __init__(self, runs_per_key: int = RUNS_PER_KEY, keys: int = KEYS) -> None:
-        if runs_per_key < 1 or keys < len(_KEYS):
-            raise ValueError(f"at least 1 run time per key and {len(_KEYS)} keys")
+        if runs_per_key < 1 or keys < len(KINDS):
+            raise ValueError(f"at least 1 run time per key and {len(KINDS)} keys")
         self._runs_per_key = runs_per_key
         self._keys = keys
         self._runs: OrderedDict[Key, _Runs] = OrderedDict()
@@ -158,7 +148,7 @@ class History:
         """A job ended at `at`, after `run_s`; only now may this be known."""
         self._observed += 1
         end = (at, max(0.0, float(run_s)))
-        for kind in _KEYS:
+        for kind in KINDS:
             if (key := kind.of(work)) is None:
                 continue
             runs = self._runs.setdefault(key, _Runs(0, []))
@@ -190,7 +180,7 @@ class History:
         outcomes: list[Outcome] = []
         rests_on: _RestsOn = []
         left, from_n, by = 1.0, 0, ""
-        for kind in _KEYS:
+        for kind in KINDS:
             if (key := kind.of(work)) is None:
                 continue
             rests_on.append((key, self._stamp(key)))
@@ -226,39 +216,6 @@ def response_ratio(waited_s: float, typical_s: float) -> float:
     (w + 60) sqrt(60 / (typical + 60)) - 60, however short that one is.
     """
     return (waited_s + ORDER_FLOOR_S) / sqrt(typical_s + ORDER_FLOOR_S)
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """One way to say which jobs are alike."""
-
-    fields: tuple[str, ...]
-    """Fields of `Work` that must be equal, and known."""
-    words: Callable[[Work, int], str]
-
-    def of(self, work: Work) -> Key | None:
-        values = tuple(getattr(work, field) for field in self.fields)
-        return None if "" in values else (*self.fields, *values)
-
-
-def _jobs(n: int) -> str:
-    return "last job" if n == 1 else f"last {n} jobs"
-
-
-def _on(work: Work) -> str:
-    return f"on {work.gpus} GPU{'' if work.gpus == 1 else 's'}" if work.gpus else "without GPUs"
-
-
-_KEYS: Sequence[_Kind] = (
-    _Kind(("user", "name", "gpus"), lambda w, n: f"your {_jobs(n)} named {w.name} {_on(w)}"),
-    _Kind(("user", "name"), lambda w, n: f"your {_jobs(n)} named {w.name}"),
-    _Kind(("user", "gpus"), lambda w, n: f"your {_jobs(n)} {_on(w)}"),
-    _Kind(("user",), lambda w, n: f"your {_jobs(n)}"),
-    _Kind(("project", "gpus"), lambda w, n: f"the {_jobs(n)} of {w.project} {_on(w)}"),
-    _Kind(("project",), lambda w, n: f"the {_jobs(n)} of {w.project}"),
-    _Kind(("gpus",), lambda w, n: f"the {_jobs(n)} of all {_on(w)}"),
-    _Kind((), lambda w, n: f"the {_jobs(n)} of all"),
-)
 
 
 def _nothing_known(walltime_s: float | None) -> Prediction:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from django.db.models import Max
 
 from jobs.lifecycle import State
-from jobs.scheduler.predict import History, Prediction, Work
+from jobs.scheduler.predict import History, Prediction
+from jobs.scheduler.work import Work
 from portal.models import Attempt, Checkpoint, Event, PreparedFor
 
 READ_AT_FIRST = 20_000
@@ -33,6 +34,7 @@ AT_ONCE = 500
 COLUMNS = (
     "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
     "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
+    "job__spec__resources__shards", "job__spec__resources__exclusive",
 )  # fmt: skip
 _ends_after = PreparedFor[Any](
     lambda ids: Event.objects.filter(pk__gt=ids[0], kind="state", new__in=TELLING).values_list(
@@ -66,10 +68,10 @@ class _Memory:
         else:
             rows, known = self._since(), self._at_first
         before = _served_before({pk: job_id for pk, _, _, job_id, number, *_ in rows if number > 1})
-        for pk, began, at, _, _, owner, project, name, nodes, gpus in rows:
+        for pk, began, at, _, _, *about in rows:
             if pk not in known:
                 run_s = max(1.0, (at - began).total_seconds()) + before.get(pk, 0.0)
-                self.history.observe(Work(owner, project, name, nodes * gpus), run_s, at)
+                self.history.observe(_work(*about), run_s, at)
 
     def _since(self) -> list[Any]:
         """Attempts of the jobs of whose end nothing had been seen."""
@@ -77,6 +79,15 @@ class _Memory:
         jobs = {job_id for pk, job_id in found.items() if pk not in self._seen}
         self._seen, self._event = set(found), max((self._event, *found))
         return _ended.rows(jobs)
+
+
+def _work(
+    owner: str, project: str, name: str, nodes: int, gpus: int,
+    shards: int | None, exclusive: bool | None,
+) -> Work:  # fmt: skip
+    """Specifications of before there were shards name none."""
+    whole_nodes = nodes if exclusive else 0
+    return Work(owner, project, name, nodes * gpus, nodes * (shards or 0), whole_nodes)
 
 
 def _served_before(resumed: dict[int, int]) -> dict[int, float]:

@@ -12,7 +12,8 @@ from django.db.models.functions import Cast
 
 from jobs import lifecycle
 from jobs.lifecycle import State
-from jobs.scheduler.predict import Work
+from jobs.scheduler.work import Work
+from jobs.spec import JobSpec
 from portal.models import Job, Prepared
 from portal.queries import window
 
@@ -49,11 +50,11 @@ class Row(NamedTuple):
     spec_text: str
     """Its specification as JSON; not a column."""
 
-    @property
-    def work(self) -> Work:
+    def work(self, spec: JobSpec) -> Work:
         """What its run time is foretold from."""
-        gpus = self.node_count * self.gpus_per_node
-        return Work(self.owner__username, self.project__name, self.name, gpus, self.walltime_s)
+        return Work.of(
+            self.owner__username, self.project__name, self.name, spec.resources, self.walltime_s
+        )
 
 
 def _rows(jobs: QuerySet[Job]) -> QuerySet[Job, Any]:

@@ -40,11 +40,12 @@ def take(now: datetime) -> Snapshot:
     read = specs.read(row.spec_text for row in both)
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
     books, (projects, lenders) = Books.read(now, held), accounts.tree()
+    asked_for = dict(zip((row.pk for row in both), map(_or_columns, both, read), strict=True))
     known = Known(
-        dict(zip((row.pk for row in both), map(_or_columns, both, read), strict=True)),
+        asked_for,
         {row.pk: str(spec) for row, spec in zip(both, read, strict=True) if _is_odd(spec)},
         history.predictions(
-            {row.pk: row.work for row in both},
+            {row.pk: row.work(asked_for[row.pk]) for row in both},
             history.served(row.pk for row in both if row.preemptions),
         ),
         _usable(reserved),
@@ -90,7 +91,7 @@ def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
         row.waited_before_s, 0, "",
     )  # fmt: skip
-    foretold = history.predictions({asks.pk: asks.work})
+    foretold = history.predictions({asks.pk: asks.work(spec)})
     usable = _usable(machines.reservations(now))
     (found,) = _pending([asks], Known({asks.pk: spec}, {}, foretold, usable, now))
     return found

@@ -14,10 +14,11 @@ from jobs.bands import Band
 from jobs.rules import SpecError
 from jobs.scheduler.fairshare import Standing, standings
 from jobs.scheduler.policy import Order
-from jobs.scheduler.predict import Prediction, Work
+from jobs.scheduler.predict import Prediction
 from jobs.scheduler.priority import Factors, Priority, priority
 from jobs.scheduler.snapshot import LATE_S
 from jobs.scheduler.turn import Turn, turn
+from jobs.scheduler.work import Work
 from jobs.spec import Resources
 from jobs.spec_json import from_dict, resources
 from portal.models import Gpu, Job
@@ -60,7 +61,8 @@ class Why:
 def of(job: Job, now: datetime) -> Why:
     """In a constant number of queries."""
     served = history.served([job.pk]) if job.preemptions else None
-    work = Work(job.owner.username, job.project.name, job.name, job.gpus, job.walltime_s)
+    asked = _asked(job) or Resources(nodes=job.node_count, gpus_per_node=job.gpus_per_node)
+    work = Work.of(job.owner.username, job.project.name, job.name, asked, job.walltime_s)
     places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
     standing = places.get((job.project_id, job.owner_id))
     return Why(

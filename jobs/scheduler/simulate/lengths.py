@@ -6,8 +6,9 @@ from collections.abc import Hashable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from jobs.scheduler.predict import History, Prediction, Work
+from jobs.scheduler.predict import History, Prediction
 from jobs.scheduler.simulate.workload import Trial
+from jobs.scheduler.work import Work
 
 Kin = int | str
 """Jobs of which something else is expected when one of them has ended."""
@@ -108,13 +109,11 @@ class Within(Predicted):
 
 
 def _work(trial: Trial) -> Work:
-    return Work(
-        user=str(trial.user_id or ""),
-        project=str(trial.project_id or ""),
-        name=trial.name,
-        gpus=round(trial.gpus),
-        walltime_s=trial.request_s,
-    )
+    user, project = str(trial.user_id or ""), str(trial.project_id or "")
+    asked = trial.resources
+    if asked is not None:
+        return Work.of(user, project, trial.name, asked, trial.request_s)
+    return Work(user, project, trial.name, round(trial.gpus), walltime_s=trial.request_s)
 
 
 class Times(NamedTuple):

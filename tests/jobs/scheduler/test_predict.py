@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.scheduler.predict import History, Prediction, Work, response_ratio
+from jobs.scheduler.predict import History, Prediction, response_ratio
+from jobs.scheduler.work import Work
+from jobs.spec import Resources
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 TRAIN = Work(user="ada", project="vision", name="train-vit", gpus=4, walltime_s=86_400)
@@ -145,9 +147,10 @@ def test_a_history_too_small_for_the_keys_of_one_job_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "words", "from_n"),
     [
-        (TRAIN, "your last 3 jobs named train-vit on 4 GPUs", 3),
-        (replace(TRAIN, gpus=1), "your last job named train-vit on 1 GPU", 1),
-        (replace(TRAIN, gpus=8), "your last 4 jobs named train-vit", 4),
+        (TRAIN, "your last 3 jobs named train-vit in vision on 4 GPUs", 3),
+        (replace(TRAIN, gpus=1), "your last job named train-vit in vision on 1 GPU", 1),
+        (replace(TRAIN, gpus=8), "your last 4 jobs named train-vit in vision", 4),
+        (replace(TRAIN, project="speech"), "your last 3 jobs on 4 GPUs", 3),
         (replace(TRAIN, name="eval"), "your last 3 jobs on 4 GPUs", 3),
         (replace(TRAIN, name="eval", gpus=2), "your last 4 jobs", 4),
         (replace(TRAIN, user="bo"), "the last 3 jobs of vision on 4 GPUs", 3),
@@ -165,6 +168,25 @@ def test_the_narrowest_key_with_a_history_is_named(asked: Work, words: str, from
     known = history([*ran(TRAIN, 100, 200, 300), *ran(replace(TRAIN, gpus=1), 50), *ran(other, 9)])
     found = known.predict(asked)
     assert (found.by, found.from_n) == (words, from_n)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (Resources(shards=1), "on 1 shard"),
+        (Resources(nodes=2, shards=3), "on 6 shards"),
+        (Resources(exclusive=True), "on 1 whole node"),
+        (Resources(nodes=2, gpus_per_node=4, exclusive=True), "on 2 whole nodes"),
+        (Resources(cpus_per_task=8), "without GPUs"),
+        (Resources(nodes=2, gpus_per_node=4), "on 8 GPUs"),
+    ],
+)
+def test_parts_of_gpus_and_whole_nodes_are_sizes_of_their_own(asked: Resources, words: str) -> None:
+    own = Work.of("ada", "vision", "train-vit", asked, 86_400)
+    all_others = ran(replace(own, gpus=own.gpus + 1), *[60.0] * 3)
+    found = history([*ran(own, 3_600), *all_others]).predict(own)
+    assert found.by == f"your last job named train-vit in vision {words}"
+    assert found.expected_s > 1_800
 
 
 def test_a_users_own_jobs_of_this_name_outweigh_all_others() -> None:

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from jobs.lifecycle import State
-from jobs.scheduler.predict import Work
+from jobs.scheduler.work import Work
+from jobs.spec import Resources
 from portal.models import Attempt, Event, Job, Project, User
 from portal.queries import history
 from tests.portal.cast import NOW, job
@@ -70,3 +71,20 @@ def test_of_a_lost_node_or_a_preemption_nothing_follows(
     ran = ended(alice, project, 1)
     Attempt.objects.filter(job=ran).update(outcome=outcome)
     assert runs() == 0
+
+
+def test_shards_and_whole_nodes_are_told_from_jobs_without_gpus(
+    alice: User, project: Project
+) -> None:
+    asks = [{"shards": 2}, {"exclusive": True}, {"gpus_per_node": 0}]
+    for hours, asked in enumerate(asks, 1):
+        ran = ended(alice, project, hours)
+        columns = {"spec": ran.spec | {"resources": asked}, "gpus_per_node": 0}
+        Job.objects.filter(pk=ran.pk).update(**columns)
+    works = {
+        hours: Work.of("alice", "vision", "train", Resources(**asked))
+        for hours, asked in enumerate(asks, 1)
+    }
+    found = history.predictions(works)
+    assert {hours: one.from_n for hours, one in found.items()} == {1: 1, 2: 1, 3: 1}
+    assert found[1].expected_s < found[2].expected_s < found[3].expected_s

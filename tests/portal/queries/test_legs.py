@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.lifecycle import State
-from jobs.scheduler.predict import Work
+from jobs.scheduler.work import Work
 from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, User
 from portal.queries import history, snapshot, why
 from tests.portal import cast

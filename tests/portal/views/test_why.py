@@ -101,10 +101,10 @@ def test_what_its_expected_run_time_rests_on(
         outcome=State.COMPLETED,
     )  # fmt: skip
     assert old.move(State.COMPLETED, now=cast.NOW + timedelta(minutes=20))
-    assert "about 20 min 00 s, as your last job named train on 2 GPUs ran" in text(
+    assert "about 20 min 00 s, as your last job named train in vision on 2 GPUs ran" in text(
         as_alice, waiting
     )
-    assert "as alice&#x27;s last job named train on 2 GPUs ran" in text(as_bob, waiting)
+    assert "as alice&#x27;s last job named train in vision on 2 GPUs ran" in text(as_bob, waiting)
 
 
 def test_the_spread_is_told_where_there_is_one(as_alice: Client, waiting: Job):

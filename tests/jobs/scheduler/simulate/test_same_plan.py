@@ -23,7 +23,7 @@ from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Usage
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Backfill, Order, Placing, Policy
-from jobs.scheduler.predict import History, Work
+from jobs.scheduler.predict import History
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.job import Run, pending
 from jobs.scheduler.simulate.lengths import (
@@ -37,6 +37,7 @@ from jobs.scheduler.simulate.lengths import (
 from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
+from jobs.scheduler.work import Work
 from jobs.spec import JobSpec
 from portal.queries.pass_rows import Row
 from portal.queries.snapshot import Known, waits
@@ -172,7 +173,7 @@ def _node(room: Room) -> Node:
 
 def _work(trial: Trial) -> Work:
     user, project = str(trial.user_id or ""), str(trial.project_id or "")
-    return Work(user, project, trial.name, round(trial.gpus), trial.request_s)
+    return Work(user, project, trial.name, round(trial.gpus), walltime_s=trial.request_s)
 
 
 def _holding(run: Run) -> Holding:
