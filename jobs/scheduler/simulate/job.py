@@ -46,6 +46,11 @@ class Run:
         """All the time it was ready and not running."""
         return self.end_s - self.ready_s - self.served_s
 
+    @property
+    def done_s(self) -> float:
+        """Of its work, before its present run or its next."""
+        return max(0.0, self.trial.run_s - self.left_s)
+
     def victim(self, group: int, now: float, checkpoints: bool) -> Victim:
         """As one that runs and may have to make room. With checkpoints it has just saved."""
         return Victim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
@@ -15,15 +16,15 @@ Kin = int | str
 
 
 class Lengths(Protocol):
-    """In seconds, each no less than one."""
+    """In seconds, each no less than one; of who goes on after `done_s` of its work, of the rest."""
 
-    def limit(self, trial: Trial) -> float:
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         """What the job is taken to need at most, by all that is known now."""
 
-    def expected(self, trial: Trial) -> float:
+    def expected(self, trial: Trial, done_s: float = 0.0) -> float:
         """What it is expected to need: the mean."""
 
-    def typical(self, trial: Trial) -> float:
+    def typical(self, trial: Trial, done_s: float = 0.0) -> float:
         """The same for the order."""
 
     def alike(self, trial: Trial) -> Hashable:
@@ -39,14 +40,14 @@ class Lengths(Protocol):
 class TrueLengths:
     """Everything is known in advance: no scheduler can be told so much."""
 
-    def limit(self, trial: Trial) -> float:
-        return max(1, trial.run_s)
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
+        return max(1, trial.run_s - done_s)
 
-    def expected(self, trial: Trial) -> float:
-        return self.limit(trial)
+    def expected(self, trial: Trial, done_s: float = 0.0) -> float:
+        return self.limit(trial, done_s)
 
-    def typical(self, trial: Trial) -> float:
-        return self.expected(trial)
+    def typical(self, trial: Trial, done_s: float = 0.0) -> float:
+        return self.expected(trial, done_s)
 
     def alike(self, trial: Trial) -> Hashable:
         return self.limit(trial)
@@ -59,16 +60,17 @@ class TrueLengths:
 
 
 class Requested(TrueLengths):
-    """What users asked for, and no more than that. Needs `Trial.request_s` of every job."""
+    """What users asked for, and no more than that, for each run anew. Needs `Trial.request_s` of
+    every job."""
 
-    def limit(self, trial: Trial) -> float:
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         return max(1, trial.request_s or 0)
 
 
 class Granted(Requested):
     """The same, except that a job which outlived its limit must have been granted what it ran."""
 
-    def limit(self, trial: Trial) -> float:
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         return max(super().limit(trial), trial.run_s)
 
 
@@ -78,14 +80,14 @@ class Predicted:
     def __init__(self) -> None:
         self._history = History()
 
-    def limit(self, trial: Trial) -> float:
-        return self.expected(trial)
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
+        return self.expected(trial, done_s)
 
-    def expected(self, trial: Trial) -> float:
-        return max(1.0, self._prediction(trial).expected_s)
+    def expected(self, trial: Trial, done_s: float = 0.0) -> float:
+        return max(1.0, self._prediction(trial, done_s).expected_s)
 
-    def typical(self, trial: Trial) -> float:
-        return max(1.0, self._prediction(trial).typical_s)
+    def typical(self, trial: Trial, done_s: float = 0.0) -> float:
+        return max(1.0, self._prediction(trial, done_s).typical_s)
 
     def alike(self, trial: Trial) -> Hashable:
         return _work(trial)
@@ -97,14 +99,19 @@ class Predicted:
     def ended(self, trial: Trial, now: float) -> None:
         self._history.observe(_work(trial), max(1, trial.run_s), datetime.fromtimestamp(now, UTC))
 
-    def _prediction(self, trial: Trial) -> Prediction:
-        return self._history.predict(_work(trial))
+    def _prediction(self, trial: Trial, done_s: float) -> Prediction:
+        work = _work(trial)
+        if not done_s:
+            return self._history.predict(work)
+        # Its time limit is that of each run anew.
+        whole = self._history.predict(replace(work, walltime_s=None))
+        return whole.remaining(done_s, work.walltime_s)
 
 
 class Within(Predicted):
     """What is expected is predicted; what a job may need at most is what its user asked for."""
 
-    def limit(self, trial: Trial) -> float:
+    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         return max(1, trial.request_s or 0)
 
 
@@ -124,8 +131,10 @@ class Times(NamedTuple):
     typical_s: float
 
 
-def times(trial: Trial, lengths: Lengths) -> Times:
+def times(trial: Trial, lengths: Lengths, done_s: float = 0.0) -> Times:
     """As of now."""
     return Times(
-        max(1, round(lengths.limit(trial))), lengths.expected(trial), lengths.typical(trial)
+        max(1, round(lengths.limit(trial, done_s))),
+        lengths.expected(trial, done_s),
+        lengths.typical(trial, done_s),
     )

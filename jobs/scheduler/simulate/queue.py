@@ -43,6 +43,8 @@ class Line:
     trial: Trial
     """One of them, for all."""
     times: Times
+    done_s: float = 0.0
+    """What each had done of its work before."""
     jobs: list[tuple[float, int, Pending]] = field(default_factory=list)
     """With when it came, and its id."""
     place: Place | None = None
@@ -88,25 +90,27 @@ class Queue:
         for line in self._lines.values():
             yield line.job(0)
 
-    def add(self, job: Pending, trial: Trial) -> None:
-        """It waits from now on."""
+    def add(self, job: Pending, trial: Trial, done_s: float = 0.0) -> None:
+        """It waits from now on, to go on after `done_s` of its work."""
         key = (
-            self._lengths.alike(trial), job.resources, job.band, job.association, job.nice,
+            self._lengths.alike(trial), done_s, job.resources, job.band, job.association, job.nice,
             job.eligible_at, job.waited_before_s, job.claimed_at,
         )  # fmt: skip
-        line = self._lines.get(key) or self._new_line(key, job, trial)
+        line = self._lines.get(key) or self._new_line(key, job, trial, done_s)
         came = job.submitted_at.timestamp()
         insort(line.jobs, (came, job.id, job))
         line.kind.waiting += 1
         self._places[job.id] = line, came
         self._settle(line)
 
-    def _new_line(self, key: Hashable, job: Pending, trial: Trial) -> Line:
+    def _new_line(self, key: Hashable, job: Pending, trial: Trial, done_s: float) -> Line:
         shape = self._pool.shape_of(job)
         kind = self._kinds.get(id(shape))
         if kind is None:
             kind = self._kinds[id(shape)] = Kind(shape)
-        line = self._lines[key] = Line(key, kind, trial, times(trial, self._lengths))
+        line = self._lines[key] = Line(
+            key, kind, trial, times(trial, self._lengths, done_s), done_s
+        )
         kin = self._lengths.kin(trial)
         if kin is not None:
             self._kin[kin][line] = None
@@ -129,9 +133,9 @@ class Queue:
 
     def claim(self, job_id: int) -> None:
         """Others make room for it."""
-        trial = self._places[job_id][0].trial
+        line = self._places[job_id][0]
         job = self.pop(job_id)
-        self.add(replace(job, claimed_at=job.submitted_at), trial)
+        self.add(replace(job, claimed_at=job.submitted_at), line.trial, line.done_s)
 
     def _settle(self, line: Line) -> None:
         """In a steady order the line goes where its first job belongs."""
@@ -153,7 +157,7 @@ class Queue:
         """What is expected of those who wait may have changed since this was last asked."""
         for kin in self._stirred:
             for line in self._kin.get(kin, ()):
-                line.times = times(line.trial, self._lengths)
+                line.times = times(line.trial, self._lengths, line.done_s)
                 self._settle(line)
         self._stirred.clear()
 

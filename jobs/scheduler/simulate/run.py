@@ -251,7 +251,7 @@ class Simulation:
     def _preempt(self, run: Run, now: float) -> None:
         self._leave(run, now)
         job = run.make_room(now, self.workload.checkpoints)
-        self.queues[run.trial.partition].add(job, run.trial)
+        self.queues[run.trial.partition].add(job, run.trial, run.done_s)
 
 
 def _at(seconds: float) -> datetime:

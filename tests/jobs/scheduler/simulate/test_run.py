@@ -139,6 +139,22 @@ def test_best_effort_work_gives_way_and_a_restart_on_several_nodes_takes_a_minut
     assert ends(simulation) == {1: 40 + 60 + 70, 2: 40}
 
 
+def test_of_who_goes_on_only_the_rest_is_expected() -> None:
+    # When job 3 ends, job 4 is expected to run for about 200 s, as job 3 of the same user did, and
+    # job 2 for 1,000 s as job 1 did, but 900 of them are done.
+    work = workload(
+        (
+            trial(1, 0, 1000, 8, user_id=1),
+            trial(2, 1, 1000, 8, user_id=1, band=Band.BEST_EFFORT),
+            trial(4, 1500, 200, 8, user_id=2, band=Band.BEST_EFFORT),
+            trial(3, 1900, 200, 8, user_id=2),
+        ),
+        1,
+    )
+    simulation = played(work, replace(PUSHED, order=Order.SHORTEST), Predicted())
+    assert ends(simulation) == {1: 1000, 3: 2100, 2: 2100 + 100 + 40, 4: 2240 + 200}
+
+
 def test_without_checkpoints_who_gives_way_begins_anew() -> None:
     jobs = (trial(1, 0, 100, 8, band=Band.BEST_EFFORT), trial(2, 30, 10, 8))
     simulation = played(workload(jobs, 1, checkpoints=False), PUSHED)

@@ -94,10 +94,13 @@ class Compared(Simulation):
 
     def waiting(self, job: Pending, now: float) -> Pending:
         """As the portal tells it, from its row and from what history foretells."""
-        trial = self.runs[job.id].trial
+        trial, done_s = self.runs[job.id].trial, self.runs[job.id].done_s
         found = self.history.predict(_work(trial))
+        if done_s:
+            whole = self.history.predict(replace(_work(trial), walltime_s=None))
+            found = whole.remaining(done_s, trial.request_s)
         learns = isinstance(self.lengths, Predicted)
-        walltime_s = found.expected_s if learns else self.lengths.limit(trial)
+        walltime_s = found.expected_s if learns else self.lengths.limit(trial, done_s)
         since, waited_s = self.ages[job.id]
         row = Row(
             pk=job.id, owner_id=trial.user_id, owner__username="", project_id=trial.project_id,
