@@ -224,7 +224,7 @@ def test_half_a_gpu() -> None:
 
 
 def test_three_runs_before() -> None:
-    work = Work("ada", "vision", "train", 4, 3 * 3600)
+    work = Work("ada", "vision", "train", 4, walltime_s=3 * 3600)
     history = History()
     for ago, minutes in enumerate((100, 60, 60)):
         history.observe(work, 60 * minutes, NOW - ago * timedelta(days=1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from jobs.lifecycle import State
 from portal.models import (
@@ -216,7 +217,9 @@ def test_other_shares_put_another_job_first(
     """Both used as much; who is due more of the lab goes first."""
     other = Project.objects.create(name="language")
     dan = cast.person("dan", other)
-    first, second = cast.job(alice, project, gpus=4), cast.job(dan, other, gpus=4)
+    now = timezone.now()
+    first = cast.job(alice, project, gpus=4, submitted_at=now)
+    second = cast.job(dan, other, gpus=4, submitted_at=now)
     for owner, where in ((alice, project), (dan, other)):
         UsageBalance.objects.create(project=where, user=owner, band="batch", value=9, at=cast.NOW)
     there = "/projects/language/edit/"

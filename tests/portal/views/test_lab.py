@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from jobs.bands import Band
 from jobs.scheduler.policy import Order
@@ -193,8 +194,9 @@ def test_a_preview_names_waiting_jobs_beyond_the_new_limits(
 def test_other_points_put_another_job_first(
     as_admin: Client, alice: User, project: Project, node: Node
 ) -> None:
-    small = cast.job(alice, project, name="small", gpus=3)
-    large = cast.job(alice, project, name="large", gpus=4)
+    now = timezone.now()
+    small = cast.job(alice, project, name="small", gpus=3, submitted_at=now)
+    large = cast.job(alice, project, name="large", gpus=4, submitted_at=now)
     Node.objects.update(drained=True)
     found = preview(as_admin, PARTITION, **filled(as_admin, PARTITION, size="0"))
     assert found.context["preview"].planned.turns == [], "a node that is drained serves nobody"
@@ -270,7 +272,9 @@ def test_another_half_life_changes_whose_turn_it_is(
     """Alice used much long ago, bob a little now: what counts is how fast that fades."""
     other = Project.objects.create(name="language")
     dan = cast.person("dan", other)
-    mine, his = cast.job(alice, project, gpus=4), cast.job(dan, other, gpus=4)
+    now = timezone.now()
+    mine = cast.job(alice, project, gpus=4, submitted_at=now)
+    his = cast.job(dan, other, gpus=4, submitted_at=now)
     at = cast.NOW.replace(year=2025)
     UsageBalance.objects.create(project=project, user=alice, band="batch", value=1e9, at=at)
     recent = cast.NOW
