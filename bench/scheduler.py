@@ -27,6 +27,7 @@ import argparse
 import json
 import platform
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -241,6 +242,8 @@ def main() -> int:
         make = preempting if arguments.preempting else snapshot
         print(json.dumps(asdict(measure(make(arguments.one)))))
         return 0
+    # So that a Slurm that was started is stopped, whoever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(
         f"Carrel's scheduler on {platform.machine()}, Python {platform.python_version()}:", end=""
     )
