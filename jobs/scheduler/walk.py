@@ -88,7 +88,7 @@ class Walk:
         elif self.room.consider(job):
             self._begin(job)
             return
-        startable = why is None and not (own and own[0].reason in _STUCK)
+        startable = why is None and not _is_stuck(own)
         if startable:
             self.startable.append(job)
         limited = self.room.decided.limited
@@ -108,8 +108,7 @@ class Walk:
     def is_startable(self, job: Pending) -> bool:
         """Whether it starts without anybody's doing, sooner or later."""
         own = own_waits(job, self.others, self.arrays, self.now)
-        stuck = bool(own) and own[0].reason in _STUCK
-        return not (stuck or misses_deadline(job, self.now) or self.excuses.of(job))
+        return not (_is_stuck(own) or misses_deadline(job, self.now) or self.excuses.of(job))
 
     def finish(self) -> Decided:
         """Serve those who borrow. Their array may have come to its limit meanwhile."""
@@ -165,6 +164,10 @@ class Walk:
         if not back:
             return waiting
         return ranked(replace(self.snapshot, pending=(*waiting, *back)), self.now)
+
+
+def _is_stuck(own: Sequence[Explanation]) -> bool:
+    return bool(own) and own[0].reason in _STUCK
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:
