@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -130,6 +131,29 @@ class Play:
             key = (job.project_id, job.user_id)
             charge = job.gpus * self._decay.integral(elapsed)
             self.usage[key] = self.usage.get(key, 0.0) + charge
+
+
+def settle(
+    play: Play, come: list[Pending], arrives: Callable[[], bool], *, rounds: int, step_s: int
+) -> None:
+    """Play until nothing changes any more, and whoever is left of `come` comes when `arrives`.
+
+    Asserts that it does settle, and that nobody has to go for who did not get the room last time.
+    """
+    made: dict[int, set[int]] = defaultdict(set)
+    for _ in range(rounds):
+        if come and arrives():
+            play.submit([come.pop()])
+        decided = play.decide()
+        for start in decided.starts:
+            made.pop(start.job_id, None)
+        for one in decided.preempted:
+            assert one.job_id not in made[one.for_id], "it did not get the room"
+            made[one.for_id].add(one.job_id)
+        changed = come or decided.starts or decided.preempted
+        if not play.advance(play.now + timedelta(seconds=step_s) if changed else None):
+            return
+    raise AssertionError("it goes on and on")
 
 
 def promises(snapshot: Snapshot, now: datetime) -> dict[str, Pool]:

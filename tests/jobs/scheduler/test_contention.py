@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from random import Random
 
 from hypothesis import given, settings
@@ -19,7 +18,7 @@ from jobs.scheduler.policy import Order, Placing
 from jobs.scheduler.snapshot import Pending, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending
 from tests.jobs.scheduler.generated import PLAIN, seeds, usage
-from tests.jobs.scheduler.play import Play
+from tests.jobs.scheduler.play import Play, settle
 from tests.jobs.scheduler.quotas import PERIODS
 from tests.jobs.scheduler.recount import applied
 from tests.jobs.scheduler.test_plan_properties import keeps_to_quotas
@@ -158,22 +157,8 @@ def test_preempting_comes_to_an_end_on_one_node(seed: int, most: int) -> None:
     bands = {job.id: job.band for job in come}
     policy = replace(EAGER, max_preemptions=most)
     play = Play(Snapshot((node(1),), (), policy=policy), lambda job_id, limit: max(1, limit // 2))
-    made: dict[int, set[int]] = defaultdict(set)
-    for _ in range(300):
-        if come and dice.random() < 0.7:
-            play.submit([come.pop()])
-        decided = play.decide()
-        for start in decided.starts:
-            made.pop(start.job_id, None)
-        for one in decided.preempted:
-            assert bands[one.job_id].rank < bands[one.for_id].rank
-            assert one.job_id not in made[one.for_id], "it did not get the room"
-            made[one.for_id].add(one.job_id)
-        changed = come or decided.starts or decided.preempted
-        if not play.advance(play.now + timedelta(seconds=300) if changed else None):
-            break
-    else:
-        raise AssertionError("it goes on and on")
+    settle(play, come, lambda: dice.random() < 0.7, rounds=300, step_s=300)
+    assert all(bands[one.job_id].rank < bands[one.for_id].rank for one in play.preempted)
     assert play.started.keys() == bands.keys()
     asked = Counter(one.job_id for one in play.preempted)
     assert max(asked.values(), default=0) <= most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -17,7 +17,7 @@ from jobs.scheduler.policy import Policy
 from jobs.scheduler.snapshot import Pending, Reservation, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import EVERY, seeds, snapshots
-from tests.jobs.scheduler.play import Play
+from tests.jobs.scheduler.play import Play, settle
 from tests.jobs.scheduler.quotas import Oracle
 from tests.jobs.scheduler.recount import least, startable, without
 from tests.jobs.scheduler.test_plan_properties import asked, has_room, oracle
@@ -209,21 +209,8 @@ def test_preempting_comes_to_an_end(snapshot: Snapshot, seed: int, most: int) ->
     start = replace(snapshot, pending=(), running=stay, policy=policy)
     play = Play(start, lambda job_id, limit: max(1, limit // 2))
     before = {job.id: job.preemptions for job in snapshot.running}
-    made: dict[int, set[int]] = defaultdict(set)
-    for _ in range(400):
-        play.submit(come.pop() for _ in come[:1])
-        decided = play.decide()
-        for start in decided.starts:
-            made.pop(start.job_id, None)
-        for one in decided.preempted:
-            assert one.job_id not in made[one.for_id], "it did not get the room"
-            made[one.for_id].add(one.job_id)
-        changed = come or decided.starts or decided.preempted
-        # Soon after each change, and else when somebody ends.
-        if not play.advance(play.now + timedelta(seconds=20) if changed else None):
-            break
-    else:
-        raise AssertionError("it goes on and on")
+    # Soon after each change, and else when somebody ends.
+    settle(play, come, lambda: True, rounds=400, step_s=20)
     assert {one.for_id for one in play.preempted} <= play.started.keys()
     asked = Counter(one.job_id for one in play.preempted)
     assert all(times + before.get(job_id, 0) <= most for job_id, times in asked.items())
