@@ -6,20 +6,16 @@ import math
 from bisect import insort
 from collections.abc import Sequence
 
+from jobs.scheduler.available import Available, give_back_shards, take_shards, tightest
 from jobs.scheduler.holds import Shards
 from jobs.scheduler.room import Room
-from jobs.scheduler.snapshot import Gpu
 from jobs.spec import Resources
 
 
-class Place:
+class Place(Available):
     """What is free of one node at the forecast's moment."""
 
-    __slots__ = (
-        "alone", "cpus", "free", "gpus", "holds", "kinds", "memory_mib", "node", "node_id", "order",
-        "partition", "served", "shared",
-        "snugness",
-    )  # fmt: skip
+    __slots__ = ("kinds", "node", "node_id", "order", "partition", "served", "snugness")
 
     def __init__(self, room: Room, order: int) -> None:
         self.node, self.node_id, self.gpus = room.node, room.node.id, room.gpus
@@ -29,7 +25,6 @@ class Place:
         self.free, self.cpus, self.memory_mib = room.free, room.cpus, room.memory_mib
         self.alone = room.alone
         self.shared = dict(room.shared)
-        """Of the GPUs that are shared: how many shards are taken."""
         self.holds: list[tuple[float, int, int, Shards, int, int]] = []
         """Who is there: end, job, whole GPUs, shards, CPUs, memory; by end."""
         for job_id, held in room.holds.items():
@@ -53,20 +48,6 @@ class Place:
                 insort(self.holds, (end, *held[1:]))
                 return
 
-    def fits(self, asked: Resources, mask: int) -> bool:
-        """Whether there is room now; `mask` has the GPUs that may serve the request."""
-        if self.cpus < asked.cpus or self.alone or (asked.exclusive and self.holds):
-            return False
-        if asked.memory_mib is not None and self.memory_mib < asked.memory_mib:
-            return False
-        if asked.shards:
-            return self.part(asked, mask) is not None
-        return (self.free & mask).bit_count() >= asked.gpus_per_node
-
-    def part(self, asked: Resources, mask: int) -> int | None:
-        """The GPU with the least room that is enough for its shards; None if none has enough."""
-        return _part(self.gpus, asked, mask, self.free, self.shared)
-
     def opens(self, asked: Resources, mask: int) -> float:
         """When it fits if nobody else comes; infinity if that is not known."""
         if self.fits(asked, mask):
@@ -77,12 +58,12 @@ class Place:
         for end, _, gpus, shards, more_cpus, more_memory in self.holds:
             free |= gpus
             if shards:
-                free |= _given_back(shared, shards)
+                free |= give_back_shards(shared, shards)
             cpus += more_cpus
             memory_mib += more_memory
             if cpus < cpus_asked or (free & mask).bit_count() < gpus_asked:
                 continue
-            if asked.shards and _part(self.gpus, asked, mask, free, shared) is None:
+            if asked.shards and tightest(self.gpus, asked.shards, mask, free, shared) is None:
                 continue
             if memory_asked is None or memory_mib >= memory_asked:
                 return self.holds[-1][0] if asked.exclusive or self.alone else end
@@ -95,10 +76,10 @@ class Place:
         if asked.exclusive:
             gpus, self.alone = self.free, True
         elif asked.shards:
-            position = self.part(asked, mask)
+            position = self.shares_gpu(asked, mask)
             assert position is not None, "it fits"
             shards = ((position, asked.shards),)
-            self.shared[position] = self.shared.get(position, 0) + asked.shards
+            take_shards(self.shared, shards)
             self.free &= ~(1 << position)
         cpus, memory_mib = asked.cpus, asked.memory_mib or 0
         self.free &= ~gpus
@@ -115,7 +96,7 @@ class Place:
         _, _, gpus, shards, cpus, memory_mib = holds.pop(at)
         self.free |= gpus
         if shards:
-            self.free |= _given_back(self.shared, shards)
+            self.free |= give_back_shards(self.shared, shards)
         self.cpus += cpus
         self.memory_mib += memory_mib
         if not holds:
@@ -131,27 +112,3 @@ def _lowest(bits: int, number: int) -> int:
         found |= bits & -bits
         bits &= bits - 1
     return found
-
-
-def _given_back(shared: dict[int, int], shards: Shards) -> int:
-    """Take these off; the GPUs of which nobody has anything then."""
-    whole = 0
-    for position, number in shards:
-        shared[position] -= number
-        if not shared[position]:
-            del shared[position]
-            whole |= 1 << position
-    return whole
-
-
-def _part(
-    gpus: Sequence[Gpu], asked: Resources, mask: int, free: int, shared: dict[int, int]
-) -> int | None:
-    places = [
-        (gpu.shards - shared.get(at, 0), at)
-        for at, gpu in enumerate(gpus)
-        if mask >> at & 1
-        and (free >> at & 1 or at in shared)
-        and gpu.shards - shared.get(at, 0) >= asked.shards
-    ]
-    return min(places)[1] if places else None

@@ -1,7 +1,6 @@
 """What is free on a node, now and later: the only mutable state of a scheduling pass.
 
-GPUs are bits of an integer, in the order of their indices, so that a node is asked in a few
-operations whatever it holds. Times are seconds since the epoch.
+Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from jobs.scheduler.available import Available, give_back_shards, take_shards, tightest
 from jobs.scheduler.fit import name_key, usable_models
 from jobs.scheduler.holds import NOW, Hold, Part, Shards, Spans, is_open
 from jobs.scheduler.levels import Levels
@@ -16,13 +16,10 @@ from jobs.scheduler.snapshot import Gpu, Node
 from jobs.spec import Resources
 
 
-class Room:
+class Room(Available):
     """One node: what it has left, who has the rest, and what is promised of it."""
 
-    __slots__ = (
-        "alone", "booked", "cpus", "divided", "free", "gpus", "holds", "levels", "memory_mib",
-        "models", "node", "order", "shared",
-    )  # fmt: skip
+    __slots__ = ("booked", "divided", "levels", "models", "node", "order")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -33,9 +30,7 @@ class Room:
         self.divided = 0
         """GPUs of which parts can be had."""
         self.free = 0
-        """GPUs of which nobody has anything."""
-        self.shared: dict[int, int] = {}
-        """Of the GPUs that are shared now: how many shards are taken."""
+        self.shared = {}
         self.cpus = node.cpus_free
         self.memory_mib = node.memory_free_mib
         self.alone = node.exclusive
@@ -50,7 +45,7 @@ class Room:
                 self.shared[position] = sum(shards for _, shards in gpu.sharers)
             elif gpu.job_id is None:
                 self.free |= 1 << position
-        for job_id in {*node.jobs, *(g.job_id for g in self.gpus if g.job_id is not None)}:
+        for job_id in {*node.jobs, *(job_id for gpu in self.gpus for job_id in _holders(gpu))}:
             self.tell(job_id, math.inf, 0, 0)
 
     def tell(self, job_id: int, end: float, cpus: int, memory_mib: int) -> None:
@@ -75,51 +70,34 @@ class Room:
         usable = usable_models(self.node, asked)
         return sum(mask for model, mask in self.models.items() if model in usable)
 
-    def fits(self, asked: Resources, mask: int) -> bool:
-        """Whether the node can take its part of the request now, whatever is promised.
-
-        `mask` is `self.mask(asked)`. Only for nodes that `fit.could_hold` it.
-        """
-        if self.alone or self.cpus < asked.cpus:
-            return False
-        if (self.free & mask).bit_count() < asked.gpus_per_node:
-            return False
-        if asked.memory_mib is not None and self.memory_mib < asked.memory_mib:
-            return False
-        if asked.exclusive and self.holds:
-            return False
-        return not asked.shards or self._shard_place(asked, mask, NOW, NOW) is not None
-
     def fits_at(self, asked: Resources, mask: int, start: float, until: float) -> bool:
-        """The same from `start` to `until`, beside what is promised.
+        """The same as `fits` from `start` to `until`, beside what is promised.
 
         Whoever is past their end at `start` counts as gone.
         """
-        there = [held for held in self.holds.values() if held.end > start]
-        there += [held for held in self.booked if held.start < until and held.end > start]
+        there = self._there(start, until)
         if (asked.exclusive and there) or any(held.part.alone for held in there):
             return False
         if (self.gpus_at(start, until) & mask).bit_count() < asked.gpus_per_node:
             return False
-        if asked.shards and self._shard_place(asked, mask, start, until) is None:
+        if asked.shards and self._shares_gpu_at(asked, mask, start, until) is None:
             return False
         moments = [start, *(b.start for b in self.booked if start < b.start < until)]
         return all(self._rest_fits(asked, moment) for moment in moments)
 
     def gpus_at(self, start: float, until: float) -> int:
         """Whole GPUs that are free at `start` and not promised before `until`."""
-        taken = 0
-        for held in self.holds.values():
-            if held.end > start:
-                taken |= held.part.touches()
-        for held in self.booked:
-            if held.start < until and held.end > start:
-                taken |= held.part.touches()
-        # Bits of GPUs that somebody unknown has are in no hold.
-        known = self.free
-        for held in self.holds.values():
-            known |= held.part.touches()
-        return known & ~taken
+        free = self._every
+        for held in self._there(start, until):
+            free &= ~held.part.touches()
+        return free
+
+    def _there(self, start: float, until: float) -> list[Hold]:
+        """Who has something at `start`, and who is promised something meanwhile."""
+        there = [held for held in self.holds.values() if held.end > start]
+        if self.booked:
+            there += [held for held in self.booked if held.start < until and held.end > start]
+        return there
 
     def earliest(
         self, asked: Resources, mask: int, length: float, now: float, closed: Spans = ()
@@ -175,16 +153,19 @@ class Room:
         `gpu`: where its shards should come from, if nothing is promised there.
         """
         if asked.exclusive:
-            every = (1 << len(self.gpus)) - 1
-            return Part(every, (), self.node.cpus, asked.memory_mib or 0, True)
+            return Part(self._every, (), self.node.cpus, asked.memory_mib or 0, True)
         gpus = 0
         shards: Shards = ()
         if asked.gpus_per_node:
             gpus = self._pick(self.gpus_at(start, until) & mask, asked.gpus_per_node, start)
-        place = self._shard_place(asked, mask, start, until, gpu) if asked.shards else None
-        if place is not None:
-            shards = ((place, asked.shards),)
+        position = self._shares_gpu_at(asked, mask, start, until, gpu) if asked.shards else None
+        if position is not None:
+            shards = ((position, asked.shards),)
         return Part(gpus, shards, asked.cpus, asked.memory_mib or 0)
+
+    @property
+    def _every(self) -> int:
+        return (1 << len(self.gpus)) - 1
 
     def snugness(self) -> tuple[object, ...]:
         """Sorts the tightest first: few free GPUs, then few free CPUs, then by name."""
@@ -194,8 +175,7 @@ class Room:
         """Give a job its part now."""
         self.holds[job_id] = Hold(job_id, end, part)
         self._free_are(self.free & ~part.touches())
-        for position, shards in part.shards:
-            self.shared[position] = self.shared.get(position, 0) + shards
+        take_shards(self.shared, part.shards)
         self.cpus -= part.cpus
         self.memory_mib -= part.memory_mib
         self.alone = self.alone or part.alone
@@ -203,13 +183,7 @@ class Room:
     def release(self, job_id: int) -> None:
         """The job is gone. A node that nobody is left on is whole again."""
         part = self.holds.pop(job_id).part
-        free = self.free | part.gpus
-        for position, shards in part.shards:
-            self.shared[position] -= shards
-            if not self.shared[position]:
-                del self.shared[position]
-                free |= 1 << position
-        self._free_are(free)
+        self._free_are(self.free | part.gpus | give_back_shards(self.shared, part.shards))
         self.cpus += part.cpus
         self.memory_mib += part.memory_mib
         self.alone = any(held.part.alone for held in self.holds.values())
@@ -247,25 +221,18 @@ class Room:
                 memory_mib -= held.part.memory_mib
         return cpus >= asked.cpus and (asked.memory_mib is None or memory_mib >= asked.memory_mib)
 
-    def _shard_place(
+    def _shares_gpu_at(
         self, asked: Resources, mask: int, start: float, until: float, wanted: int | None = None
     ) -> int | None:
-        """The shared GPU with the least room that is enough, or the one that is wanted."""
-        whole, taken = 0, dict.fromkeys(range(len(self.gpus)), 0)
-        there = [held for held in self.holds.values() if held.end > start]
-        there += [held for held in self.booked if held.start < until and held.end > start]
-        for held in there:
+        """The GPU that its shards would come from: the one that is wanted, if it has enough."""
+        whole, shared = 0, dict[int, int]()
+        for held in self._there(start, until):
             whole |= held.part.gpus
-            for position, shards in held.part.shards:
-                taken[position] += shards
-        places = [
-            (position != wanted, gpu.shards - taken[position], position)
-            for position, gpu in enumerate(self.gpus)
-            if mask >> position & 1
-            and not whole >> position & 1
-            and gpu.shards - taken[position] >= asked.shards
-        ]
-        return min(places)[-1] if places else None
+            take_shards(shared, held.part.shards)
+        rest = mask & ~whole
+        first = rest & 1 << wanted if wanted is not None else 0
+        found = tightest(self.gpus, asked.shards, first, first, shared)
+        return tightest(self.gpus, asked.shards, rest, rest, shared) if found is None else found
 
     def _pick(self, bits: int, number: int, start: float) -> int:
         """GPUs of one model if any has enough, the scarcest, without those that are divided for
@@ -297,6 +264,12 @@ class Room:
         }
         order = sorted(_positions(bits), key=lambda at: (-freed.get(at, NOW), at))
         return sum(1 << position for position in order[:number])
+
+
+def _holders(gpu: Gpu) -> Iterator[int]:
+    if gpu.job_id is not None:
+        yield gpu.job_id
+    yield from (job_id for job_id, _ in gpu.sharers)
 
 
 def _positions(bits: int) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jobs.scheduler.available import free_shards
 from jobs.scheduler.fit import gpus, switches
 from jobs.scheduler.room import Room
 from jobs.scheduler.shape import Shape
@@ -52,15 +53,8 @@ def shortage(shape: Shape) -> str:
 
 def free_parts(shape: Shape, room: Room) -> int:
     """Of the GPUs of the node that may serve the request, the free parts of the emptiest one."""
-    mask = shape.masks[room.node.id]
-    return max(
-        (
-            gpu.shards - room.shared.get(at, 0)
-            for at, gpu in enumerate(room.gpus)
-            if mask >> at & 1 and (room.free >> at & 1 or at in room.shared)
-        ),
-        default=0,
-    )
+    found = free_shards(room.gpus, shape.masks[room.node.id], room.free, room.shared)
+    return max((number for number, _ in found), default=0)
 
 
 def free_gpus(shape: Shape, room: Room) -> int:

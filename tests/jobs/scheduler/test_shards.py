@@ -89,6 +89,13 @@ def test_a_promise_does_not_let_parts_in_beside_who_has_the_gpu_whole() -> None:
     assert not plan(Snapshot((machine,), queue, active(machine)), NOW).starts
 
 
+def test_parts_of_whom_nothing_else_is_known_are_taken_all_the_same() -> None:
+    one = replace(divided(sharers={at: {50 + at: 3} for at in range(4)}), jobs=())
+    other = replace(one, id=2, name="n2")
+    gang = pending(1, nodes=2, shards=2)
+    assert not plan(Snapshot((one, other), (gang,), ()), NOW).starts
+
+
 @pytest.mark.parametrize(
     ("machine", "free", "who"),
     [
