@@ -78,37 +78,40 @@ class Walk:
         """The next job."""
         aside = self.aside[job.partition]
         self.before[job.id] = len(aside)
-        if misses_deadline(job, self.now):
+        kept = self._kept_back(job)
+        if kept is None:
             self.expired.append(job.id)
             return
-        why = self.excuses.of(job)
-        own = own_waits(job, self.others, self.arrays, self.now)
-        if own or why:
-            self.own[job.id] = explain.together([*own, why] if why else own)
+        if kept:
+            self.own[job.id] = explain.together(kept)
         elif self.room.consider(job):
             self._begin(job)
             return
-        startable = why is None and not _is_stuck(own)
+        startable = not _is_stuck(kept)
         if startable:
             self.startable.append(job)
         limited = self.room.decided.limited
-        kept_back = bool(own) or bool(limited and limited[-1] is job)
-        if job.held or (startable and kept_back):
+        lets_pass = bool(kept) or bool(limited and limited[-1] is job)
+        if job.held or (startable and lets_pass):
             aside.append(job)
+
+    def _kept_back(self, job: Pending) -> list[Explanation] | None:
+        """By what, beside the other jobs of the queue; None if its deadline can no longer be
+        met."""
+        if misses_deadline(job, self.now):
+            return None
+        own = own_waits(job, self.others, self.arrays, self.now)
+        excuse = self.excuses.of(job)
+        return own if excuse is None else [*own, excuse]
 
     def would_start(self, job: Pending) -> bool:
         """Whether this one, of which nothing is kept, could start if it was the next."""
-        return (
-            not misses_deadline(job, self.now)
-            and self.excuses.of(job) is None
-            and not own_waits(job, self.others, self.arrays, self.now)
-            and self.room.would_start(job)
-        )
+        return self._kept_back(job) == [] and self.room.would_start(job)
 
     def is_startable(self, job: Pending) -> bool:
         """Whether it starts without anybody's doing, sooner or later."""
-        own = own_waits(job, self.others, self.arrays, self.now)
-        return not (_is_stuck(own) or misses_deadline(job, self.now) or self.excuses.of(job))
+        kept = self._kept_back(job)
+        return kept is not None and not _is_stuck(kept)
 
     def finish(self) -> Decided:
         """Serve those who borrow. Their array may have come to its limit meanwhile."""
@@ -166,8 +169,8 @@ class Walk:
         return ranked(replace(self.snapshot, pending=(*waiting, *back)), self.now)
 
 
-def _is_stuck(own: Sequence[Explanation]) -> bool:
-    return bool(own) and own[0].reason in _STUCK
+def _is_stuck(kept: Sequence[Explanation]) -> bool:
+    return any(why.reason in _STUCK for why in kept)
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:
