@@ -42,24 +42,12 @@ class _Told(NamedTuple):
     starts_high: datetime | None
 
 
-def of_all(decided: Plan) -> Plan:
-    """With a reason also for those that the plan leaves out, as too many wait."""
-    beyond = pass_rows.left_out(decided.explanations)
-    if not beyond:
-        return decided
-    why = Explanation(
-        Reason.PRIORITY,
-        f"More than {pass_rows.MAX_PENDING:,} jobs wait, and not all are looked at: its turn comes "
-        "when enough of those before it, or of its array, have started.",
-    )
-    return replace(decided, explanations=decided.explanations | dict.fromkeys(beyond, why))
-
-
 @transaction.atomic
 def write(decided: Plan, *, now: datetime) -> int:
     """Write down what is new of a plan's reasons and estimates, made `now`; of how many jobs.
 
-    Most stay from pass to pass. What a later pass has told is left as it is.
+    Most stay from pass to pass. What a later pass has told is left as it is. Whom the plan leaves
+    out, as too many wait, is told that.
     """
     waiting = Job.objects.filter(state=State.PENDING)
     waited_in = waiting.order_by().values("partition")
@@ -70,12 +58,23 @@ def write(decided: Plan, *, now: datetime) -> int:
     Partition.objects.filter(pk__in=mine).update(foretold_at=now)
     told = waiting.exclude(partition__in=Partition.objects.filter(foretold_at__gt=now))
     rows = told.order_by().values_list("pk", *_Told._fields)
+    if len(rows) > pass_rows.MAX_PENDING:
+        beyond = dict.fromkeys((pk for pk, *_ in rows), _beyond())
+        decided = replace(decided, explanations=beyond | decided.explanations)
     found = ((pk, _news(pk, _Told._make(last), decided, now)) for pk, *last in rows)
     new = _still({pk: columns for pk, columns in found if columns}, decided)
     update_each(waiting, new)
     if new:
         live.changed("jobs", *(f"job-{pk}" for pk in new))
     return len(new)
+
+
+def _beyond() -> Explanation:
+    return Explanation(
+        Reason.PRIORITY,
+        f"More than {pass_rows.MAX_PENDING:,} jobs wait, and not all are looked at: its turn comes "
+        "when enough of those before it, or of its array, have started.",
+    )
 
 
 def _still(new: dict[int, dict[str, Any]], decided: Plan) -> dict[int, dict[str, Any]]:

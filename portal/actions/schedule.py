@@ -46,7 +46,7 @@ def schedule(*, now: datetime, explain: bool = True) -> int:
     starts, decision = _pass(now)
     # Who starts is on the way by now, and nobody who writes has to wait for this.
     if decision is not None and explain:
-        reasons.write(reasons.of_all(decision.explained()), now=now)
+        reasons.write(decision.explained(), now=now)
     return starts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -85,11 +84,3 @@ def waiting() -> list[Row]:
     if len(found) <= MAX_PENDING:
         return found
     return [Row._make(row) for row in _rows(window.in_sight(_waiting)[:MAX_PENDING])]
-
-
-def left_out(told: Collection[int]) -> frozenset[int]:
-    """Who waits and is not among those that a pass has told why, as too many wait."""
-    waiting = Job.objects.filter(state=State.PENDING).order_by()
-    if waiting.count() <= MAX_PENDING:
-        return frozenset()
-    return frozenset(waiting.values_list("pk", flat=True)).difference(told)
