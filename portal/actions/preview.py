@@ -10,8 +10,7 @@ from django.db import transaction
 
 from jobs.scheduler.compare import compare
 from portal.models import Event
-from portal.queries import snapshot
-from portal.queries.effects import outcome
+from portal.queries import effects, snapshot
 from portal.queries.hits import MOST, Hit, Planned, hits, planned
 
 
@@ -48,13 +47,14 @@ class Preview:
 def preview(change: Callable[[], object], *, now: datetime) -> Preview:
     """Raises `ValidationError` as the change does; keeps nothing of it."""
     with transaction.atomic():
-        before, old = outcome(now), snapshot.take(now)
+        standing, old = effects.read(now), snapshot.read(now)
         last = Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         change()
-        after, new = outcome(now), snapshot.take(now)
+        then, new = effects.read(now), snapshot.read(now)
         events = list(Event.objects.filter(pk__gt=last, at=now).select_related("actor"))
         transaction.set_rollback(True)
-    # Planning takes its time where thousands wait; nobody else has to wait for it.
+    # All that follows takes its time where thousands wait; nobody else has to wait for it.
+    before, after = standing.outcome(), then.outcome()
     over = _new(before.over, after.over)
     never = _new(before.never, after.never)
     parts = _parts(before.parts, after.parts)
@@ -67,7 +67,7 @@ def preview(change: Callable[[], object], *, now: datetime) -> Preview:
         freed_count=len(before.never.keys() - after.never.keys()),
         parts=parts[:MOST],
         parts_count=len(parts),
-        planned=planned(compare(old, new, now)),
+        planned=planned(compare(old.snapshot(), new.snapshot(), now)),
     )
 
 

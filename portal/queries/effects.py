@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
 from jobs import lifecycle
 from jobs.bands import Band
-from jobs.rules import SpecError
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Member, Project
-from jobs.scheduler.limits import Demand, Holding
+from jobs.scheduler.limits import Demand, Holding, Quota, Usage
 from jobs.scheduler.rank import Sizes
-from jobs.spec_json import resources
+from jobs.scheduler.snapshot import Node
+from jobs.spec import JobSpec, Resources
 from portal.models import Job
-from portal.queries import accounts, machines
+from portal.queries import accounts, machines, specs
 from portal.queries.books import Books
 
 
@@ -29,7 +32,8 @@ class _Asked(NamedTuple):
     band: str
     walltime_s: int
     partition__name: str
-    spec__resources: dict[str, Any] | None
+    spec_text: str
+    """Its specification as JSON; not a column."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,53 @@ class Outcome:
     parts: Mapping[str, float]
 
 
-def outcome(now: datetime) -> Outcome:
+@dataclass(frozen=True)
+class Standing:
+    """The rows of one moment, to be judged after a transaction in which others cannot write."""
+
+    projects: Sequence[Project]
+    members: Sequence[Member]
+    quotas: Sequence[Quota]
+    lends: frozenset[int | None]
+    usage: Usage
+    models: Mapping[int, str]
+    """By job that runs, the model of its GPUs."""
+    waiting: Sequence[_Asked]
+    nodes: Sequence[Node]
+    now: datetime
+
+    def outcome(self) -> Outcome:
+        """What follows for each job."""
+        unused = replace(self.usage, running=())
+        counters = Counters(self.projects, self.quotas, unused, self.lends)
+        running = [_of_model(holding, self.models) for holding in self.usage.running]
+        return Outcome(
+            over=dict(_over(running, counters, self.now)),
+            never=dict(_never(self.waiting, counters, self.nodes)),
+            parts=dict(_parts(self.projects, self.members)),
+        )
+
+
+def read(now: datetime) -> Standing:
     """As the database stands, in a constant number of queries."""
-    projects, quotas, books = accounts.projects(), accounts.quotas(), Books.read(now)
-    usage = accounts.counted(books, quotas)
-    counters = Counters(projects, quotas, replace(usage, running=()), accounts.lends())
-    models = {meter.job_id: rate.gpu_model for meter in books.running for rate in meter.rates}
-    running = [_of_model(holding, models) for holding in usage.running]
-    return Outcome(
-        over=dict(_over(running, counters, now)),
-        never=dict(_never(counters)),
-        parts=dict(_parts(projects, accounts.members())),
+    quotas, books = accounts.quotas(), Books.read(now)
+    return Standing(
+        projects=accounts.projects(),
+        members=accounts.members(),
+        quotas=quotas,
+        lends=accounts.lends(),
+        usage=accounts.counted(books, quotas),
+        models={meter.job_id: rate.gpu_model for meter in books.running for rate in meter.rates},
+        waiting=_waiting(),
+        nodes=machines.empty(),
+        now=now,
     )
+
+
+def _waiting() -> list[_Asked]:
+    rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
+    texts = rows.annotate(spec_text=Cast("spec", TextField()))
+    return [_Asked._make(row) for row in texts.values_list(*_Asked._fields)]
 
 
 def _of_model(holding: Holding, models: Mapping[int, str]) -> Holding:
@@ -86,22 +125,19 @@ def _rank(holding: Holding) -> tuple[int, datetime, int]:
     return -holding.demand.band.rank, holding.started_at, holding.demand.job_id
 
 
-def _never(counters: Counters) -> Iterator[tuple[int, str]]:
-    sizes = Sizes(machines.empty())
-    rows = Job.objects.filter(state__in=lifecycle.WAITING).order_by("pk")
-    for row in rows.values_list(*_Asked._fields).iterator(chunk_size=5000):
-        try:
-            demand = _demand(_Asked._make(row), sizes)
-        except SpecError:
-            # It waits for its request to be mended, whatever a quota says.
-            continue
-        refusal = counters.tree.refuse(demand)
-        if refusal:
-            yield demand.job_id, refusal.sentence
+def _never(
+    waiting: Sequence[_Asked], counters: Counters, nodes: Iterable[Node]
+) -> Iterator[tuple[int, str]]:
+    sizes = Sizes(nodes)
+    for row, spec in zip(waiting, specs.read(row.spec_text for row in waiting), strict=True):
+        # One that cannot be read waits for its request to be mended, whatever a quota says.
+        if isinstance(spec, JobSpec):
+            refusal = counters.tree.refuse(_demand(row, spec.resources, sizes))
+            if refusal:
+                yield row.pk, refusal.sentence
 
 
-def _demand(row: _Asked, sizes: Sizes) -> Demand:
-    asked = resources(row.spec__resources or {})
+def _demand(row: _Asked, asked: Resources, sizes: Sizes) -> Demand:
     return Demand(
         job_id=row.pk,
         project_id=row.project_id,

@@ -33,39 +33,79 @@ _weights = Prepared(
 
 def take(now: datetime) -> Snapshot:
     """Everything a scheduling decision depends on, in a constant number of queries."""
+    return read(now).snapshot()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The rows of one moment. To make a snapshot of them takes longer than to read them, and is
+    for after a transaction in which others cannot write."""
+
+    rest: Snapshot
+    """All but the jobs."""
+    queue: Sequence[Row]
+    active: Sequence[Row]
+    asked_for: Mapping[int, JobSpec]
+    unreadable: Mapping[int, str]
+    others: Dependencies
+    held: Holdings
+    gpus: Mapping[int, float]
+    """By job, as how many it counts that it holds."""
+    runs: Mapping[int, Run]
+    served: Mapping[int, float]
+    usable: Mapping[tuple[str, int], frozenset[int]]
+    now: datetime
+
+    def snapshot(self) -> Snapshot:
+        """With the jobs, and how long they are expected to run."""
+        works = {row.pk: row.work(self.asked_for[row.pk]) for row in (*self.queue, *self.active)}
+        foretold = history.predictions(works, self.served)
+        known = Known(self.asked_for, self.unreadable, foretold, self.usable, self.now)
+        return replace(
+            self.rest,
+            pending=_pending(self.queue, self.others, known),
+            running=_running(self.active, self.held, self.gpus, self.runs, known),
+        )
+
+
+def read(now: datetime) -> Seen:
+    """In a constant number of queries, those for run times that are foretold aside."""
     # In a zone whose clocks change a time and so many seconds make another one than they should.
     now = now.astimezone(UTC)
     queue, active = pass_rows.waiting(), pass_rows.active()
     both = [*queue, *active]
-    read = specs.read(row.spec_text for row in both)
+    found = specs.read(row.spec_text for row in both)
+    asked_for = dict(zip((row.pk for row in both), map(_or_columns, both, found), strict=True))
     held, reserved, quotas = holdings.read(), machines.reservations(now), accounts.quotas()
     books, (projects, lenders) = Books.read(now, held), accounts.tree()
-    asked_for = dict(zip((row.pk for row in both), map(_or_columns, both, read), strict=True))
-    known = Known(
-        asked_for,
-        {row.pk: str(spec) for row, spec in zip(both, read, strict=True) if _is_odd(spec)},
-        history.predictions(
-            {row.pk: row.work(asked_for[row.pk]) for row in both},
-            history.served(row.pk for row in both if row.preemptions),
+    return Seen(
+        rest=Snapshot(
+            nodes=machines.nodes(held),
+            pending=(),
+            running=(),
+            projects=projects,
+            members=accounts.members(
+                {(row.project_id, row.owner_id, row.owner__username) for row in both}
+            ),
+            usage=tuple(sorted(books.balances().items())),
+            quotas=quotas,
+            lends=lenders | {None} if books.terms.lends else lenders,
+            quota_usage=accounts.counted(books, quotas) if quotas else None,
+            reservations=tuple(map(machines.reservation, reserved)),
+            policy=accounts.policy(),
+            weights=tuple(_weights.rows()),
         ),
-        _usable(reserved),
-        now,
-    )
-    return Snapshot(
-        nodes=machines.nodes(held),
-        pending=_pending(queue, known),
-        running=_running(active, held, accounts.gpus_held(books), known),
-        projects=projects,
-        members=accounts.members(
-            {(row.project_id, row.owner_id, row.owner__username) for row in both}
-        ),
-        usage=tuple(sorted(books.balances().items())),
-        quotas=quotas,
-        lends=lenders | {None} if books.terms.lends else lenders,
-        quota_usage=accounts.counted(books, quotas) if quotas else None,
-        reservations=tuple(map(machines.reservation, reserved)),
-        policy=accounts.policy(),
-        weights=tuple(_weights.rows()),
+        queue=queue,
+        active=active,
+        asked_for=asked_for,
+        unreadable={row.pk: str(why) for row, why in zip(both, found, strict=True) if _is_odd(why)},
+        others=Dependencies([(row, asked_for[row.pk]) for row in queue]),
+        held=held,
+        gpus=accounts.gpus_held(books),
+        runs=preemption.runs(held.open, now),
+        served=history.served(row.pk for row in both if row.preemptions),
+        usable=_usable(reserved),
+        now=now,
     )
 
 
@@ -93,7 +133,8 @@ def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
     )  # fmt: skip
     foretold = history.predictions({asks.pk: asks.work(spec)})
     usable = _usable(machines.reservations(now))
-    (found,) = _pending([asks], Known({asks.pk: spec}, {}, foretold, usable, now))
+    known = Known({asks.pk: spec}, {}, foretold, usable, now)
+    (found,) = _pending([asks], Dependencies([(asks, spec)]), known)
     return found
 
 
@@ -123,12 +164,12 @@ def _or_columns(row: Row, spec: JobSpec | SpecError) -> JobSpec:
 
 
 def _running(
-    rows: Sequence[Row], held: Holdings, gpus: Mapping[int, float], known: Known
-) -> tuple[Running, ...]:
+    rows: Sequence[Row], held: Holdings, gpus: Mapping[int, float], runs: Mapping[int, Run],
+    known: Known,
+) -> tuple[Running, ...]:  # fmt: skip
     places: dict[int, list[Part]] = defaultdict(list)
     for part in sorted(held.open, key=lambda part: part.node_id):
         places[part.attempt__job_id].append(part)
-    runs = preemption.runs(held.open, known.now)
     return tuple(
         _run(row, places[row.pk], gpus.get(row.pk, 0.0), runs.get(row.pk), known)
         for row in rows
@@ -194,8 +235,7 @@ def _likely(
     return expected, min(early, expected)
 
 
-def _pending(rows: Sequence[Row], known: Known) -> tuple[Pending, ...]:
-    others = Dependencies([(row, known.specs[row.pk]) for row in rows])
+def _pending(rows: Sequence[Row], others: Dependencies, known: Known) -> tuple[Pending, ...]:
     return tuple(waits(row, *others.of(row, known.specs[row.pk]), known) for row in rows)
 
 
