@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
+from django.db import connection
 from django.db.models import Q, QuerySet, Sum
 
 from jobs.scheduler.fairshare import Association
@@ -86,12 +87,15 @@ class Books:
     now: datetime
     running: list[Meter]
     terms: Accounting
+    alone: bool
+    """They were read where nobody else writes meanwhile."""
 
     @classmethod
     def read(cls, now: datetime, held: Holdings | None = None) -> Books:
         """Of all that hold something, which is read unless it is given."""
         charged, held = terms(), holdings.read() if held is None else held
-        return cls(now, meters(held, weights(charged)) if held.parts else [], charged)
+        running = meters(held, weights(charged)) if held.parts else []
+        return cls(now, running, charged, _alone())
 
     def balances(self) -> dict[Association, float]:
         """Weighted GPU-seconds, decayed to now: what fair share looks at.
@@ -115,12 +119,14 @@ class Books:
     def _at_once(self, read: Callable[[], list[T]]) -> tuple[list[T], list[Meter]]:
         """What is in the ledger, and what is held that is not in it yet.
 
-        Each query of PostgreSQL sees what was committed before it: what has been charged since it
-        was read who holds what would count twice.
+        Each query sees what was committed before it: what has been charged since it was read who
+        holds what would count twice.
         """
         running = self.running
         while True:
             found = read()
+            if self.alone and _alone():
+                return found, running
             charged = dict(_uncharged.rows() if running else ())
             if all(charged.get(meter.allocation_id) == meter.start for meter in running):
                 return found, running
@@ -195,6 +201,12 @@ class Books:
                 for rate in meter.rates:
                     amount = Amount(rate.gpus * seconds, rate.weighted * seconds)
                     yield Part(days.begin(begin), *meter.account, rate.gpu_model, amount)
+
+
+def _alone() -> bool:
+    """A transaction of SQLite begins when no other is under way; one of PostgreSQL sees what others
+    commit."""
+    return connection.vendor == "sqlite" and connection.in_atomic_block
 
 
 _ANY: dict[str, Any] = {"project_id": 0, "user_id": 0, "band": "", "gpu_model": ""}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.db.models import Sum
+from django.test.utils import CaptureQueriesContext
 
 from jobs.lifecycle import State
 from jobs.scheduler.periods import CalendarMonth
@@ -115,6 +116,19 @@ def test_what_is_charged_while_it_is_asked_for_counts_once(
     assert Charge.objects.exists()
     for before, after in zip(as_it_is, told(books), strict=True):
         assert after == pytest.approx(before)
+
+
+def test_who_holds_what_is_asked_again_only_where_others_may_have_charged(
+    parts: list[Allocation],
+) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            Books.read(NOW).balances()
+        return sum(query["sql"].startswith('SELECT "portal_allocation".') for query in seen)
+
+    assert asked() == 2
+    with transaction.atomic():
+        assert asked() == (1 if connection.vendor == "sqlite" else 2)
 
 
 def test_what_is_charged_meanwhile_counts_once_in_a_transaction(parts: list[Allocation]) -> None:

@@ -145,11 +145,12 @@ def test_a_snapshot_of_a_lab_without_quotas(alice: User, project: Project, node:
         present = snapshot.take(NOW)
     assert len(seen) <= 18
     tables = [query["sql"].partition(" FROM ")[2].split()[0] for query in seen]
-    # Waiting and running jobs apart; and whether anything was charged since what is held was read.
+    # Waiting and running jobs apart; and, where others may have charged something since what is
+    # held was read, whether they have.
+    again = {} if connection.vendor == "sqlite" else {'"portal_allocation"': 2}
     assert {name: tables.count(name) for name in tables if tables.count(name) > 1} == {
-        '"portal_job"': 2,
-        '"portal_allocation"': 2,
-    }
+        '"portal_job"': 2, **again,
+    }  # fmt: skip
     assert (len(present.pending), len(present.running)) == (1, 1)
 
 
