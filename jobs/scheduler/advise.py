@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jobs.scheduler.changes import Change, Steps, changes
+from jobs.scheduler.alternatives import Alternative, Steps, alternatives
 from jobs.scheduler.plan import expect, plan
 from jobs.scheduler.snapshot import Pending, Snapshot
 from jobs.scheduler.tries import Tries
@@ -22,7 +22,7 @@ SOONER_PART = 0.1
 """Less than this, and than this part of the wait, is worth no change, and no larger change."""
 FORETOLD = 2
 """So many changes at most are foretold, the most promising first."""
-Tried = tuple[datetime, Change]
+Tried = tuple[datetime, Alternative]
 """When a job would start with a change."""
 
 
@@ -43,7 +43,7 @@ def advise(
     None if none does so noticeably sooner. `partitions`: others that it may go to.
     """
     job = next(waits for waits in snapshot.pending if waits.id == job_id)
-    things = [steps for steps in changes(job, snapshot, now, partitions) if steps]
+    things = [steps for steps in alternatives(job, snapshot, now, partitions) if steps]
     tries = Tries(snapshot, job, [step.job for steps in things for step in steps], now)
     for steps in things:
         least = next((step for step in steps if tries.starts(step.job)), None)
@@ -52,7 +52,7 @@ def advise(
     return _soonest(things, tries, snapshot, job, now)
 
 
-def _starts(change: Change, snapshot: Snapshot, now: datetime) -> bool:
+def _starts(change: Alternative, snapshot: Snapshot, now: datetime) -> bool:
     decided = plan(_with(snapshot, change.job), now, explained=False)
     return any(start.job_id == change.job.id for start in decided.starts)
 

@@ -79,7 +79,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedFactor:
     """One factor, what it brings, and that as a sentence."""
 
     name: str
@@ -95,7 +95,7 @@ class Priority:
 
     band: Band
     total: float
-    parts: tuple[Part, ...]
+    parts: tuple[WeightedFactor, ...]
 
     @property
     def key(self) -> tuple[int, float]:
@@ -139,7 +139,7 @@ def priority(factors: Factors, weights: PriorityWeights, now: datetime) -> Prior
     return Priority(factors.band, total, parts)
 
 
-def _band(band: Band) -> Part:
+def _band(band: Band) -> WeightedFactor:
     above = [other.value for other in Band if other.rank > band.rank]
     below = [other.value for other in Band if other.rank < band.rank]
     places = []
@@ -148,17 +148,17 @@ def _band(band: Band) -> Part:
     if below:
         places.append(f"before all jobs of {_listed(below)}")
     sentence = f"Band {band}: {' and '.join(places)}, whatever their points."
-    return Part("band", band.rank / (len(Band) - 1), 0.0, 0.0, sentence)
+    return WeightedFactor("band", band.rank / (len(Band) - 1), 0.0, 0.0, sentence)
 
 
-def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> Part:
+def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> WeightedFactor:
     factor = min(1.0, waited_s / weights.max_age_s)
     waited = f"{_lasting(waited_s)} of {_lasting(weights.max_age_s)}"
     if factors.eligible_at is None:
         lead = f"Waited {waited}; while something else keeps it back, no more counts"
     else:
         lead = f"Waited {waited}"
-    part = _part("age", factor, weights.age, lead)
+    part = _factor("age", factor, weights.age, lead)
     if waited_s <= LONG_WAIT_S:
         return part
     more = (
@@ -168,21 +168,21 @@ def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> Part:
     return replace(part, sentence=part.sentence + more)
 
 
-def _fair_share(standing: Standing, weight: float) -> Part:
+def _fair_share(standing: Standing, weight: float) -> WeightedFactor:
     lead = f"Place {standing.position:,} of {standing.associations:,} in fair share"
-    return _part("fair share", standing.factor, weight, lead)
+    return _factor("fair share", standing.factor, weight, lead)
 
 
-def _size(factors: Factors, weight: float) -> Part:
+def _size(factors: Factors, weight: float) -> WeightedFactor:
     if not factors.gpus:
-        return _part("size", 0.0, weight, "Asks for no GPU")
+        return _factor("size", 0.0, weight, "Asks for no GPU")
     whole = factors.partition_gpus
     factor = min(1.0, factors.gpus / whole) if whole else 0.0
     lead = f"Asks for {factors.gpus:g} of the partition's {count(whole, 'GPU')}"
-    return _part("size", factor, weight, lead)
+    return _factor("size", factor, weight, lead)
 
 
-def _nice(nice: int, weight: float) -> Part:
+def _nice(nice: int, weight: float) -> WeightedFactor:
     factor = -nice / MAX_NICE
     brought = weight * factor
     if not nice:
@@ -190,15 +190,15 @@ def _nice(nice: int, weight: float) -> Part:
     else:
         which = "back" if nice > 0 else "forward"
         sentence = f"An admin moved it {which} with nice {nice}: {_rounded(brought)} points."
-    return Part("nice", factor, weight, brought, sentence)
+    return WeightedFactor("nice", factor, weight, brought, sentence)
 
 
-def _part(name: str, factor: float, weight: float, lead: str) -> Part:
+def _factor(name: str, factor: float, weight: float, lead: str) -> WeightedFactor:
     brought = weight * factor
     # Nobody wants to read 0.007 of 500.
     told = brought if brought >= weight / 1000 else 0
     sentence = f"{lead}: {_rounded(told)} of {_rounded(weight)} points."
-    return Part(name, factor, weight, brought, sentence)
+    return WeightedFactor(name, factor, weight, brought, sentence)
 
 
 def _rounded(number: float) -> str:

@@ -15,7 +15,7 @@ from portal.queries.hits import MOST, Hit, Planned, hits, planned
 
 
 @dataclass(frozen=True)
-class Part:
+class ShareChange:
     """Whose part of the shares at their level becomes another; None: they had or get none."""
 
     name: str
@@ -38,7 +38,7 @@ class Preview:
     never_count: int
     freed_count: int
     """Waiting jobs that could never start, and could then."""
-    parts: list[Part]
+    parts: list[ShareChange]
     parts_count: int
     planned: Planned
     """What the next pass would do otherwise, as far as can be told now."""
@@ -75,7 +75,7 @@ def _new(before: Mapping[int, str], after: Mapping[int, str]) -> dict[int, str]:
     return {job_id: why for job_id, why in after.items() if job_id not in before}
 
 
-def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[Part]:
+def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[ShareChange]:
     names = sorted(before.keys() | after.keys())
-    changed = (Part(name, before.get(name), after.get(name)) for name in names)
+    changed = (ShareChange(name, before.get(name), after.get(name)) for name in names)
     return [part for part in changed if part.before != part.after]

@@ -35,7 +35,7 @@ class Amount(NamedTuple):
     weighted: float = 0.0
 
 
-class Part(NamedTuple):
+class Use(NamedTuple):
     """Some use, by the names of its columns; `day` is when its day began."""
 
     day: datetime
@@ -67,7 +67,7 @@ class Only:
         """For the tables of the ledger."""
         return Q(**{f"{name}__in": among for name, among in self._sets})
 
-    def holds(self, part: Part) -> bool:
+    def holds(self, part: Use) -> bool:
         """The same, of what is not in them yet."""
         return all(getattr(part, name) in among for name, among in self._sets)
 
@@ -161,7 +161,7 @@ class Books:
     def sums(
         self, by: Sequence[str], since: datetime, until: datetime, only: Only = ALL
     ) -> dict[Any, Amount]:
-        """What was used from one moment to another, by these columns of `Part`."""
+        """What was used from one moment to another, by these columns of `Use`."""
         found: dict[Any, Amount] = defaultdict(Amount)
         for part in self._parts(by, since, until, only):
             key = tuple(getattr(part, name) for name in by)
@@ -171,7 +171,7 @@ class Books:
             )
         return dict(found)
 
-    def _parts(self, by: Sequence[str], since: datetime, until: datetime, only: Only) -> list[Part]:
+    def _parts(self, by: Sequence[str], since: datetime, until: datetime, only: Only) -> list[Use]:
         """Whole days are read from their sums; of the first and the last one the charges are."""
         first, last = days.begin(since), days.begin(until)
         if first < since:
@@ -180,7 +180,7 @@ class Books:
             first = last = until
         whole = DailyUsage.objects.filter(only.condition, day__gte=first, day__lt=last)
 
-        def charged() -> list[Part]:
+        def charged() -> list[Use]:
             found = list(_summed(whole, by))
             for start, end in ((since, first), (last, until)):
                 if start < end:
@@ -193,14 +193,14 @@ class Books:
 
     def _uncharged(
         self, running: Iterable[Meter], since: datetime, until: datetime
-    ) -> Iterator[Part]:
+    ) -> Iterator[Use]:
         for meter in running:
             start, end = max(meter.start, since), min(meter.end(self.now), until)
             for begin, stop in days.split(start, end):
                 seconds = (stop - begin).total_seconds()
                 for rate in meter.rates:
                     amount = Amount(rate.gpus * seconds, rate.weighted * seconds)
-                    yield Part(days.begin(begin), *meter.account, rate.gpu_model, amount)
+                    yield Use(days.begin(begin), *meter.account, rate.gpu_model, amount)
 
 
 def _alone() -> bool:
@@ -212,17 +212,17 @@ def _alone() -> bool:
 _ANY: dict[str, Any] = {"project_id": 0, "user_id": 0, "band": "", "gpu_model": ""}
 
 
-def _summed(rows: QuerySet[Any], by: Sequence[str], day: datetime | None = None) -> Iterator[Part]:
+def _summed(rows: QuerySet[Any], by: Sequence[str], day: datetime | None = None) -> Iterator[Use]:
     """Sums made by the database. Columns that are not asked for tell nothing."""
     # Without any column there would be a row for each row.
     names = ["band", *(name for name in by if name != "band" and not (day and name == "day"))]
     sums = rows.order_by().values(*names).annotate(total=Sum("gpu_seconds"), cost=Sum("weighted"))
     for row in sums:
         known = {**_ANY, "day": day, **{name: row[name] for name in names}}
-        yield Part(**known, amount=Amount(row["total"], row["cost"]))
+        yield Use(**known, amount=Amount(row["total"], row["cost"]))
 
 
-def _of_a_part(start: datetime, end: datetime, by: Sequence[str], only: Only) -> Iterator[Part]:
+def _of_a_part(start: datetime, end: datetime, by: Sequence[str], only: Only) -> Iterator[Use]:
     """Of less than a day. What lies across its borders was used evenly."""
     near = Charge.objects.filter(
         only.condition, starts_at__gt=start - LONGEST, starts_at__lt=end, ends_at__gt=start
@@ -234,4 +234,4 @@ def _of_a_part(start: datetime, end: datetime, by: Sequence[str], only: Only) ->
         inside = min(row.ends_at, end) - max(row.starts_at, start)
         share = inside / (row.ends_at - row.starts_at)
         amount = Amount(row.gpu_seconds * share, row.weighted * share)
-        yield Part(day, row.project_id, row.user_id, row.band, row.gpu_model, amount)
+        yield Use(day, row.project_id, row.user_id, row.band, row.gpu_model, amount)

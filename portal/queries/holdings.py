@@ -42,7 +42,7 @@ class Part(NamedTuple):
         return self.attempt__ended_at is None
 
 
-class Share(NamedTuple):
+class Leased(NamedTuple):
     """A lease, by the names of its columns."""
 
     allocation_id: int
@@ -57,7 +57,7 @@ class Holdings:
     """Allocations in the order of their ids, and their leases."""
 
     parts: tuple[Part, ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[Leased, ...] = ()
 
     @property
     def open(self) -> Iterable[Part]:
@@ -71,7 +71,7 @@ def _uncharged() -> QuerySet[Allocation]:
 
 
 _parts = Prepared(lambda: _parts_of(_uncharged()), Part._make)
-_shares = Prepared(lambda: _shares_of(_uncharged()), Share._make)
+_shares = Prepared(lambda: _shares_of(_uncharged()), Leased._make)
 
 
 def read() -> Holdings:
@@ -83,7 +83,7 @@ def read() -> Holdings:
 def of(allocations: QuerySet[Allocation]) -> Holdings:
     """In two queries."""
     parts = tuple(map(Part._make, _parts_of(allocations)))
-    return Holdings(parts, tuple(map(Share._make, _shares_of(allocations))) if parts else ())
+    return Holdings(parts, tuple(map(Leased._make, _shares_of(allocations))) if parts else ())
 
 
 def _parts_of(allocations: QuerySet[Allocation]) -> QuerySet[Any]:
@@ -92,4 +92,4 @@ def _parts_of(allocations: QuerySet[Allocation]) -> QuerySet[Any]:
 
 def _shares_of(allocations: QuerySet[Allocation]) -> QuerySet[Any]:
     leases = Lease.objects.filter(allocation__in=allocations.order_by().values("pk"))
-    return leases.order_by("gpu_id", "share").values_list(*Share._fields)
+    return leases.order_by("gpu_id", "share").values_list(*Leased._fields)

@@ -35,7 +35,7 @@ def attempts(job: Job) -> list[Attempt]:
 
 
 @dataclass(frozen=True)
-class Run:
+class LoggedRun:
     """The allocation whose log is wanted, with those it could have been."""
 
     allocation: Allocation
@@ -53,7 +53,7 @@ class Run:
         return self.attempt == self.attempts[-1]
 
 
-def run(job: Job, query: Mapping[str, str]) -> Run | None:
+def run(job: Job, query: Mapping[str, str]) -> LoggedRun | None:
     """The allocation that `?attempt=` and `?rank=` name: by default rank 0 of the last attempt.
 
     None when there is none: the job has not started, or has no such attempt or rank.
@@ -71,7 +71,7 @@ def run(job: Job, query: Mapping[str, str]) -> Run | None:
         .order_by("rank")
     )
     wanted = next((part for part in found if part.rank == rank), None)
-    return Run(wanted, found, numbers) if wanted else None
+    return LoggedRun(wanted, found, numbers) if wanted else None
 
 
 def _small(text: str) -> int | None:

@@ -42,7 +42,7 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Line:
+class TreeRow:
     """A project in the tree. Hours are with all below it."""
 
     project: Project
@@ -90,7 +90,7 @@ def standing(now: datetime) -> Standing:
 
 def tree(
     *, wanted: Filter, user: User, number: str, found: Standing
-) -> tuple[Page[tuple[int, int]], list[Line]]:
+) -> tuple[Page[tuple[int, int]], list[TreeRow]]:
     """A page of the tree, parents before their children; filtered, what fits with its path."""
     fitting = set(_fitting(wanted, user).values_list("pk", flat=True))
     order = [(project.id, depth) for project, depth in found.walk() if project.id in fitting]
@@ -99,7 +99,7 @@ def tree(
     rows = Project.objects.in_bulk(ids)
     counts = _counts(ids)
     lines = [
-        _line(rows[pk], 0 if wanted.narrowed else depth, found, counts.get(pk, (0, 0)))
+        _row(rows[pk], 0 if wanted.narrowed else depth, found, counts.get(pk, (0, 0)))
         for pk, depth in page.object_list
     ]
     return page, lines
@@ -166,9 +166,9 @@ def _fitting(wanted: Filter, user: User) -> QuerySet[Project]:
     return rows
 
 
-def _line(project: Project, depth: int, found: Standing, counts: tuple[int, int]) -> Line:
+def _row(project: Project, depth: int, found: Standing, counts: tuple[int, int]) -> TreeRow:
     left = found.for_all(project.pk)
-    return Line(
+    return TreeRow(
         project=project,
         depth=depth,
         path=tuple(above.name for above in found.above(project.pk)),

@@ -72,7 +72,7 @@ def _yes(value: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class Figure:
     """One figure, as it is and as it would be; `better` is None where neither is."""
 
     name: str
@@ -100,17 +100,17 @@ _LEAST = {"duration": 1.0, "index": 0.001, "percent": 0.001, "hours": 0.1}
 """So do those that differ by less than can be seen."""
 
 
-def lines(result: Mapping[str, Any]) -> list[Line]:
+def lines(result: Mapping[str, Any]) -> list[Figure]:
     """The figures of the two side by side."""
     return [
-        _line(name, kind, result["now"][key], result["then"][key], sign)
+        _figure(name, kind, result["now"][key], result["then"][key], sign)
         for name, key, kind, sign in _FIGURES
     ]
 
 
-def _line(name: str, kind: str, now: float, then: float, sign: int) -> Line:
+def _figure(name: str, kind: str, now: float, then: float, sign: int) -> Figure:
     equal = abs(then - now) <= max(SEEN * max(now, then), _LEAST.get(kind, 0.0))
-    return Line(name, kind, now, then, None if equal else (then - now) * sign > 0)
+    return Figure(name, kind, now, then, None if equal else (then - now) * sign > 0)
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class ProjectLine:
 
     name: str
     jobs: str
-    mean: Line | None
-    p99: Line | None
-    speed: Line | None
+    mean: Figure | None
+    p99: Figure | None
+    speed: Figure | None
 
 
 def project_lines(result: Mapping[str, Any]) -> list[ProjectLine]:
@@ -142,9 +142,9 @@ def _project(
     return ProjectLine(
         name,
         jobs,
-        _line("mean wait", "duration", now["mean_wait_s"], then["mean_wait_s"], -1),
-        _line("99th percentile", "duration", now["p99_wait_s"], then["p99_wait_s"], -1),
-        _line("speed", "index", 1 / now["slowdown"], 1 / then["slowdown"], 1),
+        _figure("mean wait", "duration", now["mean_wait_s"], then["mean_wait_s"], -1),
+        _figure("99th percentile", "duration", now["p99_wait_s"], then["p99_wait_s"], -1),
+        _figure("speed", "index", 1 / now["slowdown"], 1 / then["slowdown"], 1),
     )
 
 

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobs.scheduler import when
-from jobs.scheduler.priority import Part
+from jobs.scheduler.priority import WeightedFactor
 from jobs.scheduler.snapshot import Estimate
 from portal.models import Job, User
 from portal.queries.rows import Row
@@ -68,7 +68,7 @@ def rests_on(by: str, owners: tuple[User, User]) -> str:
 
 
 @register.filter
-def points(part: Part) -> str:
+def points(part: WeightedFactor) -> str:
     """`+12`, `-300`, `0`: what a factor brings. A band brings none: it goes before all points."""
     if part.name == "band":
         return "\N{EN DASH}"

@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from portal.queries.what_if import Line
+from portal.queries.what_if import Figure
 from portal.templatetags.carrel import duration
 from portal.templatetags.projects import hours, percent
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 
 @register.filter
-def figure(line: Line, value: float) -> str:
+def figure(line: Figure, value: float) -> str:
     """As its kind is written: `3 min 20 s`, `75 %`, `0.94`, `1,204`, `12.5`."""
     match line.kind:
         case "duration":
@@ -29,7 +29,7 @@ def figure(line: Line, value: float) -> str:
 
 
 @register.filter
-def difference(line: Line) -> SafeString:
+def difference(line: Figure) -> SafeString:
     """By how much it becomes better or worse, said in words beside the colour."""
     if line.better is None:
         return format_html("{}", "about the same")

@@ -33,7 +33,7 @@ class _NoRun(Exception):
     """There is no log yet, or none of that rank."""
 
 
-def _open(request: PageRequest, pk: int) -> tuple[Job, query.Run, log_window.Read]:
+def _open(request: PageRequest, pk: int) -> tuple[Job, query.LoggedRun, log_window.Read]:
     job = query.find(pk)
     if job is None:
         raise Http404(f"There is no job {pk}.")
@@ -89,7 +89,7 @@ def job_log(request: PageRequest, pk: int) -> HttpResponse:
     )
 
 
-def _address(run: query.Run) -> str:
+def _address(run: query.LoggedRun) -> str:
     """The query string that names this run."""
     named = {"rank": run.allocation.rank}
     return urlencode(named if run.latest else named | {"attempt": run.attempt})

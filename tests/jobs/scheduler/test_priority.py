@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Standing
-from jobs.scheduler.priority import Factors, Part, Priority, PriorityWeights, points, priority
+from jobs.scheduler.priority import (
+    Factors,
+    Priority,
+    PriorityWeights,
+    WeightedFactor,
+    points,
+    priority,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 many = settings(deadline=None)
@@ -59,7 +66,7 @@ def told(factors: Factors, weights: PriorityWeights | None = None) -> Priority:
     return priority(factors, weights or PriorityWeights(), NOON)
 
 
-def part(found: Priority, name: str) -> Part:
+def part(found: Priority, name: str) -> WeightedFactor:
     return next(one for one in found.parts if one.name == name)
 
 

@@ -22,18 +22,18 @@ AMOUNTS = 8
 
 
 @dataclass(frozen=True)
-class Change:
+class Alternative:
     """In words that go before "it would start now", and the request with the change."""
 
     words: str
     job: Pending
 
 
-Steps = Sequence[Change]
+Steps = Sequence[Alternative]
 """Of one thing; each is a larger change than the one before it."""
 
 
-def changes(
+def alternatives(
     job: Pending, snapshot: Snapshot, now: datetime, partitions: Iterable[str] = ()
 ) -> Iterator[Steps]:
     """The smallest sacrifices first. `partitions`: others that it may go to."""
@@ -43,31 +43,31 @@ def changes(
         return
     if job.array_limit is not None:
         words = f"outside its array's limit of {count(job.array_limit, 'task')} at once"
-        yield [Change(words, replace(job, array_limit=None))]
+        yield [Alternative(words, replace(job, array_limit=None))]
     shorter = _shorter(job)
     half = [step for step in shorter if 2 * step.job.walltime_s >= job.walltime_s]
     yield half
     for words, asked in _looser(job, snapshot):
-        yield [Change(words, replace(job, resources=asked))]
+        yield [Alternative(words, replace(job, resources=asked))]
     yield _fewer_cpus(job)
     yield _less_memory(job)
     for name in partitions:
-        yield [Change(f"in partition {name}", replace(job, partition=name))]
+        yield [Alternative(f"in partition {name}", replace(job, partition=name))]
     yield shorter[len(half) :]
     yield _smaller(job)
 
 
-def _own(job: Pending, snapshot: Snapshot, now: datetime) -> Change | None:
+def _own(job: Pending, snapshot: Snapshot, now: datetime) -> Alternative | None:
     """Without what its owner makes it wait for: until that is gone nothing else helps."""
     if job.held:
-        return Change("released,", replace(job, held=False))
+        return Alternative("released,", replace(job, held=False))
     if job.dependency in (DependencyState.WAITING, DependencyState.NEVER):
         names = Others(snapshot).named(job.waits_for)
         what = jobs_named(names) if names else "other jobs"
         free = replace(job, dependency=DependencyState.NONE, waits_for=())
-        return Change(f"without waiting for {what}", free)
+        return Alternative(f"without waiting for {what}", free)
     if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
-        return Change("without its begin time", replace(job, begin_at=None))
+        return Alternative("without its begin time", replace(job, begin_at=None))
     return None
 
 
@@ -78,7 +78,7 @@ def _shorter(job: Pending) -> Steps:
         # Nine in ten of its like end by then.
         lengths.append(int(job.spread_s[1]))
     return [
-        Change(
+        Alternative(
             f"with a time limit of {span(length)} in place of {span(job.walltime_s)}",
             _ending_by(job, length),
         )
@@ -129,7 +129,7 @@ def _fewer_cpus(job: Pending) -> Steps:
     asked = job.resources
     each = " for each task" if asked.tasks_per_node > 1 else ""
     return [
-        Change(
+        Alternative(
             f"with {count(cpus, 'CPU')}{each} in place of {asked.cpus_per_task}",
             replace(job, resources=replace(asked, cpus_per_task=cpus)),
         )
@@ -140,7 +140,7 @@ def _fewer_cpus(job: Pending) -> Steps:
 def _less_memory(job: Pending) -> Steps:
     asked, unit = job.resources, 1024
     return [
-        Change(
+        Alternative(
             f"with {memory(gib * unit)} of memory in place of {memory(asked.memory_mib or 0)}",
             replace(job, resources=replace(asked, memory_mib=gib * unit)),
         )
@@ -153,7 +153,7 @@ def _smaller(job: Pending) -> Steps:
     asked = job.resources
     if asked.nodes > 1:
         return [
-            Change(
+            Alternative(
                 f"on {count(nodes, 'node')} in place of {asked.nodes}",
                 replace(job, resources=replace(asked, nodes=nodes)),
             )
@@ -161,14 +161,14 @@ def _smaller(job: Pending) -> Steps:
         ]
     if asked.shards:
         return [
-            Change(
+            Alternative(
                 f"with {count(shards, 'part')} of a GPU in place of {asked.shards}",
                 replace(job, resources=replace(asked, shards=shards)),
             )
             for shards in _less(asked.shards)
         ]
     return [
-        Change(
+        Alternative(
             f"with {count(gpus, 'GPU')} in place of {asked.gpus_per_node}",
             replace(job, resources=replace(asked, gpus_per_node=gpus)),
         )
