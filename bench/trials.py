@@ -27,7 +27,8 @@ class Trial:
     def _differences(self) -> Iterator[str]:
         policy = self.policy
         yield policy.walls
-        if policy.lengths is not Known.TRUE:
+        usual = NAMED[policy.name].lengths if policy.name in NAMED else Known.TRUE
+        if policy.lengths is not Known.TRUE or usual is not Known.TRUE:
             yield policy.lengths
         if policy.best_effort is not BestEffort.NONE:
             yield f"{policy.best_effort} best-effort"
@@ -66,6 +67,12 @@ PREEMPTING = (
 )
 """Half of the work is best-effort, by a hash, and gives way to the other half."""
 
+TOLD = (
+    trial("carrel", lengths=Known.TRUE),
+    trial("carrel-shortest", lengths=Known.TRUE),
+)
+"""Told in advance how long jobs run, as the published `sjf`, `qssf` and `easy` are."""
+
 REQUESTED = (
     trial("carrel-default", lengths=Known.REQUESTED),
     trial("carrel", lengths=Known.REQUESTED),
@@ -82,7 +89,7 @@ WORKLOADS = (
             trial("skip", 3_699.7), trial("easy", 2_089.5),
             trial("fifo", 3_339.2, Walls.POOL), trial("easy", 248.8, Walls.POOL),
             trial("carrel-default"), trial("carrel"), trial("carrel", walls=Walls.LENT),
-            *PREEMPTING,
+            *TOLD, *PREEMPTING,
         ),
     ),
     Source(
@@ -99,6 +106,7 @@ WORKLOADS = (
             trial("fifo", 66_513.9), trial("sjf", 16_297.2), trial("easy", 32_726.0),
             trial("fifo", 463.0, Walls.POOL), trial("easy", 255.1, Walls.POOL),
             trial("carrel-default"), trial("carrel"), trial("carrel", walls=Walls.LENT),
+            *TOLD,
         ),
         Window(moment("2017-10-01", Format.PHILLY), moment("2017-11-01", Format.PHILLY)),
     ),
@@ -117,6 +125,6 @@ def usual_trials(form: Format, cluster: Cluster) -> tuple[Trial, ...]:
         return (trial("fifo"), trial("easy", lengths=Known.GRANTED), *REQUESTED)
     hard = tuple(map(trial, ("fifo", "sjf", "qssf", "skip", "easy", "carrel-default", "carrel")))
     if len(cluster.nodes) == 1:
-        return (*hard, *PREEMPTING)
+        return (*hard, *TOLD, *PREEMPTING)
     pool = (trial("fifo", walls=Walls.POOL), trial("easy", walls=Walls.POOL))
-    return (*hard, *pool, trial("carrel", walls=Walls.LENT), *PREEMPTING)
+    return (*hard, *pool, trial("carrel", walls=Walls.LENT), *TOLD, *PREEMPTING)

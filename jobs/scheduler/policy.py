@@ -80,8 +80,8 @@ class Policy:
     """Who had to make room so often in a row is left alone."""
     weights: PriorityWeights = field(default_factory=PriorityWeights)
     bounded: bool = True
-    """In the orders that go by what is expected, who has waited too long goes before all others of
-    its band. Published simulations know no such bound."""
+    """In all orders but that of submission, who has waited too long goes before all others of its
+    band. Published simulations know no such bound."""
 
     def __post_init__(self) -> None:
         if self.reservations < 1:

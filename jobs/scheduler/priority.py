@@ -21,7 +21,11 @@ _DAY_S = 86_400
 _LONGEST_S = 3650 * _DAY_S
 LONG_WAIT_S = 14.0 * _DAY_S
 """Of each user one job at a time that has waited for longer goes before all others of its band,
-whatever the points are."""
+whatever the order goes by."""
+AFTER_LONG = (
+    f"After {LONG_WAIT_S / _DAY_S:g} days one job of each user at a time goes before all others of "
+    "its band."
+)
 
 
 @dataclass(frozen=True)
@@ -161,11 +165,7 @@ def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> Weighte
     part = _factor("age", factor, weights.age, lead)
     if waited_s <= LONG_WAIT_S:
         return part
-    more = (
-        f" After {_lasting(LONG_WAIT_S)} one job of each user at a time goes before all others of "
-        "its band."
-    )
-    return replace(part, sentence=part.sentence + more)
+    return replace(part, sentence=f"{part.sentence} {AFTER_LONG}")
 
 
 def _fair_share(standing: Standing, weight: float) -> WeightedFactor:

@@ -15,11 +15,6 @@ from jobs.scheduler.priority import LONG_WAIT_S, points
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Snapshot
 from jobs.spec import Resources
 
-OVERDUE_S = 2 * 86_400.0
-OVERDUE_WALLTIMES = 2.0
-"""Who has waited for so long, and for so many of its own time limits, is not passed any more by
-who came later, in the orders that go by what is expected."""
-
 
 def ranked(snapshot: Snapshot, now: datetime) -> list[Pending]:
     """All pending jobs, the first to be taken in front. Equal ones go by submission."""
@@ -31,8 +26,8 @@ Score = Callable[[Pending], float]
 
 
 def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
-    """What sorts the first to be taken in front. Who waits beside a job matters to it only by
-    priority, and only where somebody has waited for too long."""
+    """What sorts the first to be taken in front. Who waits beside a job matters to it only where
+    somebody has waited for too long."""
     own = _score(snapshot, now)
     return lambda job: (
         job.claimed_at is None,
@@ -45,26 +40,18 @@ def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
 
 def _score(snapshot: Snapshot, now: datetime) -> Score:
     """The highest goes first."""
-    order, moment = snapshot.policy.order, now.timestamp()
+    order = snapshot.policy.order
     if order is Order.SUBMISSION:
         return lambda job: 0.0
-    if order is Order.PRIORITY:
-        return _by_points(snapshot, now)
-    own = _by_length(snapshot, moment)
-    if not snapshot.policy.bounded:
-        return own
-    return lambda job: math.inf if overdue(job, moment) else own(job)
-
-
-def _by_points(snapshot: Snapshot, now: datetime) -> Score:
-    own = points_of(snapshot, now)
+    by_points = order is Order.PRIORITY
+    own = points_of(snapshot, now) if by_points else _by_length(snapshot, now.timestamp())
     first = passed_over(snapshot, now) if snapshot.policy.bounded else frozenset()
     return (lambda job: math.inf if job.id in first else own(job)) if first else own
 
 
 def passed_over(snapshot: Snapshot, now: datetime) -> frozenset[int]:
-    """Who by priority goes before all others of its band, having waited for too long: of each user
-    of a project the one that came first, and nobody while another one that did so runs."""
+    """Who goes before all others of its band, having waited for too long: of each user of a project
+    the one that came first, and nobody while another one that did so runs."""
     since = now - timedelta(seconds=LONG_WAIT_S)
     long = [job for job in snapshot.pending if job.submitted_at < since and _waits_long(job, now)]
     if not long:
@@ -82,7 +69,7 @@ def passed_over(snapshot: Snapshot, now: datetime) -> frozenset[int]:
 
 
 def is_long(waited_s: float) -> bool:
-    """Whether by priority nobody should have to wait for longer."""
+    """Whether nobody should have to wait for longer, in any order but that of submission."""
     return waited_s > LONG_WAIT_S
 
 
@@ -121,16 +108,6 @@ def service(job: Pending) -> float:
 def ratio(job: Pending, now: float) -> float:
     """The response ratio."""
     return response_ratio(waited_s(job, now), expected_s(job))
-
-
-def overdue(job: Pending, now: float) -> bool:
-    """Whether it has waited for so long that nobody of its band who came later goes before it."""
-    return waited_s(job, now) > longest_wait_s(job.walltime_s)
-
-
-def longest_wait_s(walltime_s: float) -> float:
-    """Who has waited longer goes by submission, before all others of its band."""
-    return max(OVERDUE_S, OVERDUE_WALLTIMES * walltime_s)
 
 
 def points_of(snapshot: Snapshot, now: datetime) -> Score:

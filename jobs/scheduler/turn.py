@@ -8,7 +8,8 @@ from datetime import datetime
 from jobs.scheduler import words
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.predict import ORDER_FLOOR_S
-from jobs.scheduler.rank import expected_s, longest_wait_s, overdue, ratio, service, waited_s
+from jobs.scheduler.priority import AFTER_LONG
+from jobs.scheduler.rank import expected_s, is_long, ratio, service, waited_s
 from jobs.scheduler.snapshot import Pending
 
 
@@ -41,13 +42,14 @@ def turn(policy: Policy, job: Pending, fair_share: float, now: datetime) -> Turn
 
 
 def _own(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:
+    own = _figures(policy, job, fair_share, now)
+    long = policy.bounded and is_long(waited_s(job, now.timestamp()))
+    return f"{own} {AFTER_LONG}" if long and policy.order is not Order.SUBMISSION else own
+
+
+def _figures(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:
     if policy.order is Order.SUBMISSION:
         return f"It came at {words.clock(job.submitted_at, now)}."
-    if policy.bounded and overdue(job, now.timestamp()):
-        return (
-            f"It has waited for longer than {words.span(longest_wait_s(job.walltime_s))}: it goes "
-            "before all others of its band, with who else has waited too long by submission."
-        )
     if policy.order is Order.SHORTEST:
         return f"It counts as a run of {words.span(expected_s(job))}."
     if policy.order is Order.LEAST_SERVICE:

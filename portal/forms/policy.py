@@ -8,6 +8,7 @@ from django import forms
 
 from jobs.bands import Band
 from jobs.scheduler.policy import MAX_S, Backfill, Order
+from jobs.scheduler.priority import AFTER_LONG
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.standing import plain, seconds, tell_standing
 from portal.models import SchedulingPolicy
@@ -20,13 +21,11 @@ ORDERS = {
     "weighs them.",
     Order.SUBMISSION: "First come, first served: fair share, age and size do not count.",
     Order.SHORTEST: "Shortest job first, by the run time that is foretold from past jobs, else by "
-    "the walltime. Who has waited for two days, and for twice its walltime, goes before all. Fair "
-    "share does not count.",
-    Order.LEAST_SERVICE: "Least service first: the foretold run time times the GPUs. Who has "
-    "waited for two days, and for twice its walltime, goes before all. Fair share does not count.",
+    "the walltime. Fair share does not count.",
+    Order.LEAST_SERVICE: "Least service first: the foretold run time times the GPUs. Fair share "
+    "does not count.",
     Order.RESPONSE_RATIO: "Response ratio: the longest wait in relation to the foretold run time. "
-    "Who has waited for two days, and for twice its walltime, goes before all. Fair share does not "
-    "count.",
+    "Fair share does not count.",
     Order.FAIR_RATIO: "Fair ratio: the same, and sooner for who has had less than their share.",
 }
 BACKFILLS = {
@@ -39,14 +38,14 @@ BACKFILLS = {
 _WARNINGS = {
     Order.SUBMISSION: "First come, first served: who submits a thousand jobs goes before all who "
     "come later, whatever their shares.",
-    Order.SHORTEST: "Shortest job first: short jobs pass long ones until those have waited for two "
-    "days, and for twice their walltime. Shares no longer decide who is next.",
-    Order.LEAST_SERVICE: "Least service first: small jobs pass long or large ones until those have "
-    "waited for two days, and for twice their walltime. Shares no longer decide who is next.",
+    Order.SHORTEST: f"Shortest job first: short jobs pass long ones. {AFTER_LONG} Shares no longer "
+    "decide who is next.",
+    Order.LEAST_SERVICE: f"Least service first: small jobs pass long or large ones. {AFTER_LONG} "
+    "Shares no longer decide who is next.",
     Order.RESPONSE_RATIO: "Response ratio: waiting lifts every job, so that nobody waits for ever, "
     "but shares no longer decide who is next.",
-    Order.FAIR_RATIO: "Fair ratio: short jobs pass long ones until those have waited for two days, "
-    "and for twice their walltime. An admin's nice value does not count.",
+    Order.FAIR_RATIO: "Fair ratio: short jobs pass long ones until those have waited for much "
+    "longer. An admin's nice value does not count.",
     Backfill.NONE: "Without backfill GPUs stand idle whenever a large job waits for room.",
     Backfill.GREEDY: "Greedy backfill keeps no promise: a large job can wait for ever while small "
     "ones fit beside each other.",
@@ -60,7 +59,8 @@ class PolicyForm(PreviewedForm):
         choices=[(order.value, words) for order, words in ORDERS.items()],
         widget=forms.RadioSelect,
         label="Who goes first within a band",
-        help_text="No order lets a job go before one of a higher band.",
+        help_text="No order lets a job go before one of a higher band. In all of them but the "
+        "second, after 14 days one job of each user at a time goes before all others of its band.",
     )
     backfill = forms.ChoiceField(
         choices=[(way.value, words) for way, words in BACKFILLS.items()],

@@ -137,6 +137,10 @@ NAMED: dict[str, SimPolicy] = {
             about="the same, sooner for who has had less than their share",
         ),
         SimPolicy(
+            "carrel-shortest", _carrel(Order.SHORTEST),
+            about="the shortest expected run first, with EASY backfill; after 14 days its turn",
+        ),
+        SimPolicy(
             "carrel-yielding",
             replace(_carrel(Order.RESPONSE_RATIO), min_run_s=0.0, max_preemptions=10**6),
             about="the same as carrel; who may be preempted is, at any time and however often",

@@ -14,7 +14,7 @@ from jobs.rules import MAX_NICE
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.priority import LONG_WAIT_S
-from jobs.scheduler.rank import longest_wait_s, ranked
+from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import Pending, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import PLAIN, late, seeds, snapshots
@@ -59,25 +59,18 @@ def test_who_is_promised_no_time_may_have_to_wait_for_whoever_passed_it(
 
 
 @settings(max_examples=max(1, settings().max_examples // 2))
-@given(snapshots(most=5, plain=True), seeds, st.sampled_from(BY_LENGTH))
-def test_nor_does_who_waited_too_long_behind_shorter_ones(
+@given(snapshots(most=5, plain=True), seeds, st.sampled_from([Order.PRIORITY, *BY_LENGTH]))
+def test_nor_does_who_waited_too_long_behind_those_whom_the_order_favours(
     snapshot: Snapshot, seed: int, order: Order
 ) -> None:
-    """Those who come are of the same band, and all of them shorter or as long."""
-    overdue = _waited(snapshot, longest_wait_s(LONGEST_S))
-    _bounded(replace(overdue, policy=replace(PLAIN, order=order)), seed)
-
-
-@settings(max_examples=max(1, settings().max_examples // 3))
-@given(snapshots(most=5, plain=True), seeds)
-def test_nor_does_who_waited_too_long_behind_those_with_more_points(
-    snapshot: Snapshot, seed: int
-) -> None:
-    """Of two users who used all; those who come are of the same band, have used nothing, and are
-    moved forward. Before a job's turn there may be a start and an end of each that came before."""
-    overdue = replace(_waited(snapshot, LONG_WAIT_S), policy=PLAIN, **FAVOURED)
+    """Of two users who used all; those who come are of the same band, have used nothing, are moved
+    forward, and are expected to run for a second. Before a job's turn there may be a start and an
+    end of each that came before."""
+    policy = replace(PLAIN, order=order)
+    overdue = replace(_waited(snapshot, LONG_WAIT_S), policy=policy, **FAVOURED)
     ever = tuple(job for job in overdue.pending if _ever(overdue, job))
-    _bounded(replace(overdue, pending=ever), seed, {"project_id": 2, "nice": -MAX_NICE}, 2)
+    coming = {"project_id": 2, "nice": -MAX_NICE, "expected_s": 1.0}
+    _bounded(replace(overdue, pending=ever), seed, coming, 2)
 
 
 FAVOURED = {
@@ -149,17 +142,18 @@ def test_by_priority_who_has_no_shares_has_a_turn_after_two_weeks() -> None:
     assert due < play.started[1] <= due + timedelta(hours=2)
 
 
-def test_by_priority_one_job_of_each_user_at_a_time_has_its_turn() -> None:
+@pytest.mark.parametrize("order", [Order.PRIORITY, Order.SHORTEST, Order.LEAST_SERVICE])
+def test_one_job_of_each_user_at_a_time_has_its_turn(order: Order) -> None:
     """Who submits a thousand does not keep all others waiting two weeks later."""
     long = NOW - timedelta(seconds=LONG_WAIT_S + 60)
     mine = [pending(n, 1, user_id=1, submitted_at=long) for n in (1, 2)]
-    fresh = pending(3, 1, user_id=2, submitted_at=NOW, nice=-1)
+    fresh = pending(3, 1, user_id=2, submitted_at=NOW, nice=-1, expected_s=1.0)
     known = {
         "projects": (Project(0, "lab", None),),
         "members": (Member(0, 1), Member(0, 2)),
         "usage": (((0, 1), 9e9),),
     }
-    asked = Snapshot((node(1),), (*mine, fresh), policy=Policy(), **known)
+    asked = Snapshot((node(1),), (*mine, fresh), policy=Policy(order), **known)
     assert [job.id for job in ranked(asked, NOW)] == [1, 3, 2]
     begun = replace(running(1, 60, 1), user_id=1, waited_s=LONG_WAIT_S + 60)
     later = replace(asked, pending=(mine[1], fresh), running=(begun,))
@@ -171,7 +165,7 @@ def test_by_priority_one_job_of_each_user_at_a_time_has_its_turn() -> None:
 @pytest.mark.parametrize(
     "kept_back", [{"held": True}, {"begin_at": NOW + timedelta(hours=1)}, {"eligible_at": NOW}]
 )
-def test_by_priority_only_waiting_for_a_turn_gives_one(kept_back: dict[str, object]) -> None:
+def test_only_waiting_for_a_turn_gives_one(kept_back: dict[str, object]) -> None:
     long = NOW - timedelta(seconds=LONG_WAIT_S + 60)
     first = pending(1, 1, submitted_at=long, **kept_back)
     second = pending(2, 1, submitted_at=long + timedelta(seconds=1), nice=MAX_NICE)

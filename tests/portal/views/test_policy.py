@@ -123,7 +123,7 @@ def test_a_preview_names_who_would_be_first(
     assert (turn.partition, turn.before, turn.after) == ("gpu", long, short)
     assert f"job {short.pk}</a> (short of alice) would be first in place of" in shown.text
     assert [start.job for start in shown.context["preview"].planned.starts] == [short, long]
-    assert "short jobs pass long ones until those have waited for two days" in shown.text
+    assert "short jobs pass long ones. After 14 days one job of each user" in shown.text
     usual = preview(as_admin, POLICY, **filled(as_admin, POLICY, grace_s="10"))
     assert "short jobs pass" not in usual.text
     assert "The next scheduling pass would start and preempt the same jobs" in usual.text

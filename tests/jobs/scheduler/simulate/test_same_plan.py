@@ -246,14 +246,14 @@ def _ended(simulation: Simulation) -> Iterator[bool]:
 
 @given(
     trials(partition=st.sampled_from(["p", "p", "p", "q"])), policies(), lengths,
-    st.sampled_from([20.0, 60.0, rank.OVERDUE_S]),
+    st.sampled_from([20.0, 60.0, rank.LONG_WAIT_S]),
 )  # fmt: skip
 def test_it_decides_as_a_plan_does_behind_hard_walls(
-    jobs: tuple[Trial, ...], policy: Policy, known: Lengths, overdue_s: float
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths, long_s: float
 ) -> None:
     cluster = (*nodes(2), *nodes(2, "q", 3))
     simulation = Compared(workload(jobs, cluster, projects=LABS), policy, known)
-    with patch.multiple(rank, OVERDUE_S=overdue_s, LONG_WAIT_S=overdue_s):
+    with patch.object(rank, "LONG_WAIT_S", long_s):
         simulation.play()
     assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
 
