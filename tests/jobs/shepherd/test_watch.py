@@ -7,7 +7,9 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -33,10 +35,10 @@ class Watcher:
         return self.lines.get(timeout=60)
 
     def next_key(self) -> str:
-        while True:
-            line = self.next()
-            if line:
-                return line["key"]
+        deadline = time.monotonic() + 60
+        while not (line := self.next()):
+            assert time.monotonic() < deadline, "only signs of life come"
+        return line["key"]
 
 
 @pytest.fixture
@@ -50,30 +52,38 @@ def watcher(node: Node) -> Iterator[Watcher]:
 def test_start_growth_checkpoints_and_end_are_told(
     node: Node, watcher: Watcher, tmp_path: Path
 ) -> None:
-    go = tmp_path / "go"
-    script = (
-        f"read < {go}; echo word; read < {go}; touch $CARREL_CHECKPOINT_DIR/step_1; read < {go}"
-    )
-    with gate(go) as let_go_on:
-        node.launch(script, checkpoint_dir=str(tmp_path / "saved"))
-        assert watcher.next_key() == "j1.a1.n0"
-        _let_pass(watcher)
-        for look in (
-            lambda: node.log() == b"word\n",
-            lambda: "step_1" in node.checkpoints(),
-            lambda: node.observe()["phase"] == "exited",
-        ):
-            let_go_on()
-            assert watcher.next_key() == "j1.a1.n0"
-            eventually(look, "what was told is so")
-            _let_pass(watcher)
+    # Each run does one thing: what is told of it later can be of nothing else.
+    deeds: dict[str, tuple[str, Callable[[str], bool]]] = {
+        "grows": ("echo word; read", lambda key: node.log(key) == b"word\n"),
+        "saves": (
+            "touch $CARREL_CHECKPOINT_DIR/step_1; read",
+            lambda key: "step_1" in node.checkpoints(key),
+        ),
+        "ends": ("true", lambda key: node.observe(key)["phase"] == "exited"),
+    }
+    with ExitStack() as gates:
+        let_go_on = {}
+        for key, (deed, _) in deeds.items():
+            go = tmp_path / f"go-{key}"
+            let_go_on[key] = gates.enter_context(gate(go))
+            saved = str(tmp_path / f"saved-{key}")
+            node.launch(f"exec <{go}; read; {deed}", key=key, checkpoint_dir=saved)
+        assert _told_until_quiet(watcher) == set(deeds)
+        told = set()
+        for key, (_, is_done) in deeds.items():
+            let_go_on[key]()
+            while (heard := watcher.next_key()) != key:
+                assert heard in told
+            told.add(key)
+            eventually(lambda key=key, is_done=is_done: is_done(key), "what was told is so")
 
 
-def _let_pass(watcher: Watcher) -> None:
-    """Until nothing but signs of life has come for a while."""
-    quiet = 0
-    while quiet < 1:
-        quiet = quiet + 1 if watcher.next() == {} else 0
+def _told_until_quiet(watcher: Watcher) -> set[str]:
+    """The runs that were told of until nothing but a sign of life came for a while."""
+    told = set()
+    while line := watcher.next():
+        told.add(line["key"])
+    return told
 
 
 def test_every_watcher_hears_of_every_run(node: Node, watcher: Watcher) -> None:
