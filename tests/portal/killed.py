@@ -7,38 +7,50 @@ from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
+from django.db import connection
+
 
 class Killed(BaseException):
     """Not an `Exception`: nobody catches it, as nobody catches a SIGKILL."""
 
 
 def at_every_line(work: Callable[[], Any], *modules: ModuleType) -> Iterator[int]:
-    """Do `work`, killed before its first line in these modules, then before its second, and so on
-    until it gets through. Yields after each kill, with how many lines it had done."""
+    """Do `work`, killed before a line in these modules, then before a later one, and so on until
+    it gets through. Yields after each kill, with how many there were before.
+
+    Of lines between which nothing was asked of the database only the first is taken: there is
+    nothing else that outlives a process killed in between.
+    """
     files = {module.__file__ for module in modules}
-    lines = 0
-    while _killed(work, files, lines):
-        yield lines
-        lines += 1
+    kills = 0
+    while _killed(work, files, kills):
+        yield kills
+        kills += 1
 
 
 def _killed(work: Callable[[], Any], files: set[str | None], after: int) -> bool:
-    left = after
+    left, asked = after, True
+
+    def ask(execute: Callable[..., Any], *arguments: Any) -> Any:
+        nonlocal asked
+        asked = True
+        return execute(*arguments)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
+        nonlocal left, asked
         if frame.f_code.co_filename not in files:
             return None
-        if event == "line":
+        if event == "line" and asked:
             if not left:
                 raise Killed
-            left -= 1
+            left, asked = left - 1, False
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        work()
+        with connection.execute_wrapper(ask):
+            work()
     except Killed:
         return True
     finally:
