@@ -14,7 +14,7 @@ test: dev-environment
 
 # What needs no root, no browser and no whole portal.
 test-fast: dev-environment
-	@$(PYTHON) -m pytest -q -n auto -m "not serial and not lab and not browser"
+	@$(PYTHON) -m pytest -q -n auto -m "not portal and not lab and not browser"
 
 # Thousands of generated cases for the scheduler, where `test` takes a few, and workers killed at
 # every line of a round, where `test` takes some.

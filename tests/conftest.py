@@ -38,6 +38,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The process ends, also when a test has left a thread that does not."""
+    if hasattr(session.config, "workerinput"):
+        return  # It waits for the others, then it is ended.
     faulthandler.dump_traceback_later(END_S, exit=True, file=session.config.stash[_stderr])
 
 

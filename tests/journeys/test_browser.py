@@ -17,7 +17,7 @@ from tests.journeys.pages import add_node, fingerprint, job_id, script, state, w
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser]
+pytestmark = [pytest.mark.portal, pytest.mark.browser]
 
 SCRIPT = """\
 #!/bin/bash

@@ -21,7 +21,7 @@ from bench.portal import Person
 from tests.lab.browser import Visitor
 from tests.lab.portal import PARTS, Carrel, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser]
+pytestmark = [pytest.mark.portal, pytest.mark.browser]
 
 ALL = tuple(PARTS)
 

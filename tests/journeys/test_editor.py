@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser]
+pytestmark = [pytest.mark.portal, pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser]
+pytestmark = [pytest.mark.portal, pytest.mark.browser]
 
 STATES = ["Pending", "Starting", "Running", "Ending", "Completed"]
 KEEP_STATES = """

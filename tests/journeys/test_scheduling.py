@@ -16,7 +16,7 @@ from tests.journeys.pages import job_id, state, write_script
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.portal, pytest.mark.browser, pytest.mark.timeout(600)]
 
 PEOPLE = """
 from portal.models import User

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.browser]
+pytestmark = [pytest.mark.portal, pytest.mark.browser]
 
 JOBS = """
 from datetime import timedelta

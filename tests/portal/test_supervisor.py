@@ -20,7 +20,7 @@ import pytest
 from portal.supervisor import parts
 from portal.supervisor.parts import PlaceError
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.portal
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_WITHIN_S = 120
 
