@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
@@ -40,22 +40,35 @@ def carrel(data: Path) -> Iterator[Carrel]:
 
 
 @pytest.fixture(scope="module")
-def visitor(carrel: Carrel, browser: Browser) -> Visitor:
+def overview(carrel: Carrel, browser: Browser) -> Visitor:
+    """Where somebody is once signed in; the page stays open and remembers the job's states."""
     found = Visitor(browser, carrel.address)
     found.sign_in(carrel.sign_in_link)
+    found.page.evaluate(KEEP_STATES)
+    found.stay()
     return found
 
 
-def test_the_sample_job_runs_on_the_overview(carrel: Carrel, visitor: Visitor) -> None:
-    overview = visitor.page
-    overview.evaluate(KEEP_STATES)
-    visitor.stay()
-    row = overview.locator("[id^=job-row-]")
+@pytest.fixture(scope="module")
+def row(overview: Visitor) -> Locator:
+    """The only job's, on the overview."""
+    return overview.page.locator("[id^=job-row-]")
+
+
+@pytest.fixture(scope="module")
+def visitor(carrel: Carrel, browser: Browser, overview: Visitor) -> Visitor:
+    """The same person in another window."""
+    return Visitor(browser, carrel.address, storage_state=overview.context.storage_state())
+
+
+def test_the_sample_job_runs(
+    carrel: Carrel, overview: Visitor, row: Locator, visitor: Visitor
+) -> None:
     expect(row).to_contain_text("spirals")
     expect(row.locator(".state")).to_have_text("Running")
     expect(row.get_by_text("practice", exact=True)).to_be_visible()
 
-    page = visitor.context.new_page()
+    page = visitor.page
     page.goto(row.get_by_role("link", name="spirals").get_attribute("href") or "")
     log = page.locator(".log-text")
     expect(log).to_contain_text(re.compile(r"epoch +\d+/60"))
@@ -67,34 +80,7 @@ def test_the_sample_job_runs_on_the_overview(carrel: Carrel, visitor: Visitor) -
     assert (job["name"], job["state"]) == ("spirals", "RUNNING")
     assert sorted(job["allocation"][0]["gpus"]) == page.locator(".uuid").all_inner_texts()
     assert job["checkpoints"][0]["name"].startswith("checkpoint-step-")
-    page.close()
-
-    overview.bring_to_front()
-    expect(row.locator(".state")).to_have_text("Completed", timeout=SAMPLE_ENDS_WITHIN_MS)
-    assert visitor.stayed()
-    seen = overview.evaluate("window.seen")
-    assert {"Running", "Completed"} <= set(seen)
-    assert seen == [words for words in STATES if words in seen]
-    moves = "SELECT old, new FROM portal_event WHERE job_id = ? AND new != '' ORDER BY id"
-    told = [new for _, new in carrel.rows(moves, job["id"])]
-    assert told == ["PENDING", "CONFIGURING", "RUNNING", "COMPLETED"]
-    assert visitor.complaints == []
-
-
-def test_the_pages_and_the_commands_agree(carrel: Carrel, visitor: Visitor) -> None:
-    page = visitor.page
-    nodes = json.loads(carrel.manage("nodes", "list", "--json"))
-    assert [node["name"] for node in nodes] == ["practice-1", "practice-2", "practice-3"]
-    for node in nodes:
-        page.goto(f"/nodes/{node['name']}/")
-        expect(page.locator(".tile")).to_have_count(len(node["gpus"]))
-        titles = [tile.get_attribute("title") for tile in page.locator(".tile-index").all()]
-        assert titles == [gpu["uuid"] for gpu in node["gpus"]]
-    (job,) = json.loads(carrel.manage("jobs", "--json"))
-    page.goto(f"/jobs/{job['id']}/")
-    expect(page.locator(".standing .state")).to_have_text("Completed")
-    saved = page.locator("[id^=checkpoint-] .title").all_inner_texts()
-    assert set(saved) == {found["name"] for found in job["checkpoints"]}
+    assert visitor.complaints == overview.complaints == []
 
 
 def test_every_page_says_that_this_is_practice(carrel: Carrel, visitor: Visitor) -> None:
@@ -139,6 +125,41 @@ def test_healthz_names_a_worker_that_hangs(carrel: Carrel) -> None:
     finally:
         os.kill(worker, signal.SIGCONT)
     carrel.wait_until_well()
+
+
+def test_the_sample_job_ends_on_the_overview(
+    carrel: Carrel, overview: Visitor, row: Locator
+) -> None:
+    overview.page.bring_to_front()
+    expect(row.locator(".state")).to_have_text("Completed", timeout=SAMPLE_ENDS_WITHIN_MS)
+    assert overview.stayed()
+    seen = overview.page.evaluate("window.seen")
+    assert {"Running", "Completed"} <= set(seen)
+    assert seen == [words for words in STATES if words in seen]
+    (job,) = json.loads(carrel.manage("jobs", "--json"))
+    moves = "SELECT old, new FROM portal_event WHERE job_id = ? AND new != '' ORDER BY id"
+    told = [new for _, new in carrel.rows(moves, job["id"])]
+    assert told == ["PENDING", "CONFIGURING", "RUNNING", "COMPLETED"]
+    assert overview.complaints == []
+
+
+def test_the_pages_and_the_commands_agree(carrel: Carrel, visitor: Visitor) -> None:
+    page = visitor.page
+    nodes = json.loads(carrel.manage("nodes", "list", "--json"))
+    assert [node["name"] for node in nodes] == ["practice-1", "practice-2", "practice-3"]
+    for node in nodes:
+        page.goto(f"/nodes/{node['name']}/")
+        expect(page.locator(".tile")).to_have_count(len(node["gpus"]))
+        titles = [tile.get_attribute("title") for tile in page.locator(".tile-index").all()]
+        assert titles == [gpu["uuid"] for gpu in node["gpus"]]
+    (job,) = json.loads(carrel.manage("jobs", "--json"))
+    page.goto(f"/jobs/{job['id']}/")
+    expect(page.locator(".standing .state")).to_have_text(
+        "Completed", timeout=SAMPLE_ENDS_WITHIN_MS
+    )
+    (job,) = json.loads(carrel.manage("jobs", "--json"))
+    saved = page.locator("[id^=checkpoint-] .title").all_inner_texts()
+    assert set(saved) == {found["name"] for found in job["checkpoints"]}
 
 
 def test_one_click_takes_the_practice_lab_away(carrel: Carrel, visitor: Visitor) -> None:
