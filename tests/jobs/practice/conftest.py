@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,9 +88,9 @@ class Lab:
         return transport
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path / "lab", new_key())
+@contextmanager
+def started(directory: Path) -> Iterator[Lab]:
+    lab = Lab(directory, new_key())
     machines.authorize(lab.directory, f"ssh-ed25519 {lab.key.get_base64()}")
     lab.start()
     yield lab
@@ -98,6 +99,20 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     for machine in machines.prepare(lab.directory):
         for pid in processes.of_machine(machine.mark):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def own_lab(tmp_path: Path) -> Iterator[Lab]:
+    """For a test that stops it, or leaves something running on it."""
+    with started(tmp_path / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """For all others of a module."""
+    with started(tmp_path_factory.mktemp("practice") / "lab") as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -92,10 +92,10 @@ def test_another_account_is_refused(lab: Lab) -> None:
         lab.connect(user="somebody-else")
 
 
-def test_a_key_written_later_is_let_in(lab: Lab) -> None:
+def test_a_key_written_later_is_let_in(own_lab: Lab) -> None:
     key = new_key()
-    machines.authorize(lab.directory, f"ssh-ed25519 {key.get_base64()}")
-    lab.connect(key=key).close()
+    machines.authorize(own_lab.directory, f"ssh-ed25519 {key.get_base64()}")
+    own_lab.connect(key=key).close()
 
 
 def test_the_host_key_is_the_described_one(lab: Lab, connection: paramiko.Transport) -> None:
@@ -139,8 +139,8 @@ def test_a_command_that_ignores_the_hangup_is_killed(connection: paramiko.Transp
     until(lambda: not alive(pid))
 
 
-def test_a_broken_connection_ends_what_it_ran_and_nothing_else(lab: Lab) -> None:
-    transport = lab.connect()
+def test_a_broken_connection_ends_what_it_ran_and_nothing_else(own_lab: Lab) -> None:
+    transport = own_lab.connect()
     daemon = background(transport, "setsid")
     channel = transport.open_session()
     channel.exec_command("echo $$; exec sleep 600")
@@ -150,62 +150,66 @@ def test_a_broken_connection_ends_what_it_ran_and_nothing_else(lab: Lab) -> None
     assert alive(daemon)
 
 
-def test_killing_the_server_leaves_daemons_and_the_boot_id(lab: Lab) -> None:
-    daemon, boot_id, port = background(lab.connect(), "setsid"), lab.boot_id(), lab.node.port
-    lab.end(signal.SIGKILL)
+def test_killing_the_server_leaves_daemons_and_the_boot_id(own_lab: Lab) -> None:
+    daemon, boot_id, port = (
+        background(own_lab.connect(), "setsid"),
+        own_lab.boot_id(),
+        own_lab.node.port,
+    )
+    own_lab.end(signal.SIGKILL)
     assert alive(daemon)
-    lab.start()
-    assert lab.boot_id() == boot_id
-    assert lab.node.port == port
+    own_lab.start()
+    assert own_lab.boot_id() == boot_id
+    assert own_lab.node.port == port
     assert alive(daemon)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_clean_stop_switches_the_machines_off(lab: Lab, number: signal.Signals) -> None:
-    connection = lab.connect()
+def test_a_clean_stop_switches_the_machines_off(own_lab: Lab, number: signal.Signals) -> None:
+    connection = own_lab.connect()
     daemons = [background(connection, "setsid"), background(connection, "setsid nohup")]
-    boot_id = lab.boot_id()
-    assert lab.end(number) == 0
+    boot_id = own_lab.boot_id()
+    assert own_lab.end(number) == 0
     assert not [pid for pid in daemons if alive(pid)]
-    assert lab.boot_id() != boot_id
+    assert own_lab.boot_id() != boot_id
 
 
-def test_switching_off_finds_those_that_changed_their_environment(lab: Lab) -> None:
+def test_switching_off_finds_those_that_changed_their_environment(own_lab: Lab) -> None:
     """As a job's program may, whose keeper, an ancestor, still runs."""
     execute(
-        lab.connect(),
+        own_lab.connect(),
         "setsid sh -c 'env -i sleep 600 & echo $! > hidden; exec sleep 600' "
         "</dev/null >/dev/null 2>&1 & while [ ! -s hidden ]; do :; done",
     )
-    note = lab.directory / lab.node.name / "home" / "hidden"
+    note = own_lab.directory / own_lab.node.name / "home" / "hidden"
     until(lambda: note.exists() and note.read_text().endswith("\n"))
     hidden = int(note.read_text())
     until(lambda: Path(f"/proc/{hidden}/environ").read_bytes() == b"")
     assert alive(hidden)
-    lab.end(signal.SIGTERM)
+    own_lab.end(signal.SIGTERM)
     assert not alive(hidden)
 
 
-def test_switching_one_machine_off_spares_the_others(lab: Lab) -> None:
-    ours = background(lab.connect(), "setsid")
-    assert processes.switch_off(machines.prepare(lab.directory)[1].mark)
+def test_switching_one_machine_off_spares_the_others(own_lab: Lab) -> None:
+    ours = background(own_lab.connect(), "setsid")
+    assert processes.switch_off(machines.prepare(own_lab.directory)[1].mark)
     assert alive(ours)
 
 
-def test_a_removed_lab_switches_itself_off(lab: Lab) -> None:
-    daemon = background(lab.connect(), "setsid")
-    machines.remove(lab.directory)
-    assert lab.server is not None
-    assert lab.server.wait(timeout=30) == 0
+def test_a_removed_lab_switches_itself_off(own_lab: Lab) -> None:
+    daemon = background(own_lab.connect(), "setsid")
+    machines.remove(own_lab.directory)
+    assert own_lab.server is not None
+    assert own_lab.server.wait(timeout=30) == 0
     assert not alive(daemon)
-    assert machines.is_removed(lab.directory)
-    machines.restore(lab.directory)
-    assert not machines.is_removed(lab.directory)
+    assert machines.is_removed(own_lab.directory)
+    machines.restore(own_lab.directory)
+    assert not machines.is_removed(own_lab.directory)
 
 
-def test_only_one_server_runs_a_lab(lab: Lab) -> None:
+def test_only_one_server_runs_a_lab(own_lab: Lab) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "jobs.practice", str(lab.directory)],
+        [sys.executable, "-m", "jobs.practice", str(own_lab.directory)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -215,21 +219,21 @@ def test_only_one_server_runs_a_lab(lab: Lab) -> None:
     assert "running already" in second.stderr
 
 
-def test_a_stranger_on_its_port_makes_a_machine_move(lab: Lab) -> None:
-    old = lab.node.port
-    lab.end(signal.SIGTERM)
+def test_a_stranger_on_its_port_makes_a_machine_move(own_lab: Lab) -> None:
+    old = own_lab.node.port
+    own_lab.end(signal.SIGTERM)
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", old))
         stranger.listen()
-        lab.start()
-        assert lab.node.port != old
-        assert execute(lab.connect(), "true")[0] == 0
+        own_lab.start()
+        assert own_lab.node.port != old
+        assert execute(own_lab.connect(), "true")[0] == 0
 
 
-def test_a_restart_of_the_computer_renews_the_boot_ids(lab: Lab) -> None:
-    lab.end(signal.SIGKILL)
-    boot_id = lab.boot_id()
-    file = lab.directory / "lab.json"
+def test_a_restart_of_the_computer_renews_the_boot_ids(own_lab: Lab) -> None:
+    own_lab.end(signal.SIGKILL)
+    boot_id = own_lab.boot_id()
+    file = own_lab.directory / "lab.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"kernel_boot_id": "another"}))
-    lab.start()
-    assert lab.boot_id() != boot_id
+    own_lab.start()
+    assert own_lab.boot_id() != boot_id
