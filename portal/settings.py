@@ -115,7 +115,7 @@ STORAGES = {
         else "servestatic.storage.CompressedManifestStaticFilesStorage"
     },
 }
-SERVESTATIC_USE_FINDERS = TESTING or DEBUG
+SERVESTATIC_USE_FINDERS = DEBUG
 
 # A script may be 1 MB; its URL-encoded form up to three times that.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
