@@ -76,7 +76,9 @@ def random_work(
             job = cast.job(owner, project, state=State.RUNNING, band=band)
             part = cast.run(job, node)
             Lease.objects.create(gpu=gpu, allocation=part, released_at=released)
-            Allocation.objects.filter(pk=part.pk).update(charged_until=at(hours))
+            Allocation.objects.filter(pk=part.pk).update(
+                charged_until=at(hours), released_at=released
+            )
             spent.append((project, owner, band, gpu.model, at(hours), released))
             ends[part.pk] = released
             begins[part.pk] = at(hours)
@@ -91,16 +93,14 @@ begins: dict[int, datetime] = {}
 
 
 def _charge_as_of(now: datetime) -> None:
-    """Those that had not begun by then are not there yet."""
-    for pk, released in ends.items():
-        known = released if released and released <= now else None
-        Allocation.objects.filter(pk=pk).update(released_at=known)
-    later = [pk for pk, begin in begins.items() if begin > now]
-    Allocation.objects.filter(pk__in=later).update(charged=True)
+    """Those that had not begun by then are not there yet, and those that ended later hold it."""
+    later = Allocation.objects.filter(pk__in=[pk for pk, begin in begins.items() if begin > now])
+    open_ = [Allocation(pk=pk, released_at=end) for pk, end in ends.items() if end and end > now]
+    Allocation.objects.filter(pk__in=[part.pk for part in open_]).update(released_at=None)
+    later.update(charged=True)
     charge.charge(now=now)
-    Allocation.objects.filter(pk__in=later).update(charged=False)
-    for pk, released in ends.items():
-        Allocation.objects.filter(pk=pk).update(released_at=released)
+    later.update(charged=False)
+    Allocation.objects.bulk_update(open_, ["released_at"])
 
 
 @pytest.fixture(autouse=True)
