@@ -85,5 +85,5 @@ class Quota(models.Model):
         ]
 
     def __str__(self) -> str:
-        whose = "each user" if self.scope == Scope.USER else "all"
-        return f"{self.project}, {whose}, {self.band or 'all bands'}"
+        whose = "each user" if self.scope == Scope.USER else "all users"
+        return f"{self.project}: {whose}, {self.band or 'all bands'}"

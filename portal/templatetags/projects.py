@@ -72,7 +72,11 @@ _FIELDS = {
     "archived_at": "archived",
     "lends": "its children lend",
     "parent": "below",
+    "starts_at": "begins",
+    "ends_at": "ends",
 }
+_FIRST = {"created", "reserved", "member added", "person added", "partition added"}
+"""Kinds of events before which there was nothing to tell of."""
 _NONE = {
     "gpus", "gpu_hours", "jobs_running", "jobs_pending", "walltime_s", "partitions", "gpu_models",
     "max_walltime_s",
@@ -158,9 +162,13 @@ def whose(rule: Rule) -> str:
 
 @register.filter
 def changed(event: Event) -> Iterator[tuple[str, str, str]]:
-    """What an event changed: field, before, after."""
+    """What an event changed: field, before, after; of what is new only what there is of it."""
+    first = event.kind in _FIRST
     for field, (before, after) in (event.changes or {}).items():
-        yield _FIELDS.get(field, field), _told(field, before), _told(field, after)
+        if not first:
+            yield _FIELDS.get(field, field), _told(field, before), _told(field, after)
+        elif after not in (None, "", []):
+            yield _FIELDS.get(field, field), "", _told(field, after)
 
 
 @register.filter

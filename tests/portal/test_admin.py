@@ -66,6 +66,8 @@ def test_people_are_made_and_changed_with_their_events(as_admin: Client) -> None
     ]  # fmt: skip
     shown = as_admin.get("/settings/").text
     assert "administrator: no → yes" in shown
+    assert "<li>may sign in: yes</li>" in shown
+    assert "<li>email: none</li>" not in shown
     assert "Password of a person set" in shown
     assert other not in shown
 

@@ -68,7 +68,8 @@ def test_a_project_is_added_below_another(as_admin: Client, project: Project) ->
     assert re.search(r'<option value="vision" selected>', page)
     given = {"name": "arms", "title": "Arms & legs", "parent": "vision", "shares": 3}
     shown = preview(as_admin, "/add-project/", **given)
-    assert "name: none → arms" in shown.text
+    for told in ("name: arms", "shares: 3", "below: vision"):
+        assert f"<li>{told}</li>" in shown.text
     answer = save(as_admin, "/add-project/", **given)
     assert answer["Location"] == "/projects/arms/"
     made = Project.objects.get(name="arms")
@@ -197,7 +198,7 @@ def test_who_borrows_is_named_before_lending_ends(
         cast.run(job, node, gpu)
     shown = preview(as_admin, "/lending/")
     assert [hit.job.name for hit in shown.context["preview"].over] == ["borrowed"]
-    assert "This running job would be over." in shown.text
+    assert "This running job would be over a limit." in shown.text
 
 
 def test_a_move_names_who_runs_beyond_what_is_above(

@@ -255,7 +255,7 @@ def test_who_changed_what(as_alice: Client, project: Project, admin: User, carol
     set_quota(limits={"walltime_s": 90, "gpus": 2.5}, **by)
     page = text(as_alice, "/projects/vision/")
     for words in (
-        "shares: 1 → 7", "carol: none → 2 shares, lead", "&lt;b&gt;Seeing&lt;/b&gt;",
+        "shares: 1 → 7", "carol: 2 shares, lead", "&lt;b&gt;Seeing&lt;/b&gt;",
         "walltime: no limit → 1 min 30 s", "GPUs at once: no limit → 2.5", "owner=root",
     ):  # fmt: skip
         assert words in page, words

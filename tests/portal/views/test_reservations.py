@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -148,6 +149,9 @@ def test_a_preview_names_the_jobs_that_may_still_run(
     shown = preview(as_admin, ADD, **asked(users=["bob"]))
     assert [job.name for job in shown.context["overlapping"]] == ["long"]
     assert "This job may still run there when it begins" in shown.text
+    assert "Nothing ends it: begin later, or cancel it." in shown.text
+    assert "<li>nodes: gpu-1</li>" in shown.text
+    assert re.search(r"<li>begins: 20\d\d-", shown.text)
 
 
 @pytest.mark.parametrize(
