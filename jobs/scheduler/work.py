@@ -73,7 +73,7 @@ KINDS: Sequence[Kind] = (
     Kind(("user",), lambda w, n: f"your {_jobs(n)}"),
     Kind(("project", *_SIZE), lambda w, n: f"the {_jobs(n)} of {w.project} {_on(w)}"),
     Kind(("project",), lambda w, n: f"the {_jobs(n)} of {w.project}"),
-    Kind(_SIZE, lambda w, n: f"the {_jobs(n)} of all {_on(w)}"),
-    Kind((), lambda w, n: f"the {_jobs(n)} of all"),
+    Kind(_SIZE, lambda w, n: f"the {_jobs(n)} of anybody {_on(w)}"),
+    Kind((), lambda w, n: f"the {_jobs(n)} of anybody"),
 )
 """The narrowest first."""

@@ -13,6 +13,8 @@ from jobs import lifecycle
 from portal.models import Job, Node, Project, Reservation, User
 
 PAGE_SIZE = 50
+SHOWN = 3
+"""On the page of a node."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ def page(*, wanted: Filter, number: str, now: datetime) -> Page[Reservation]:
     else:
         rows = rows.filter(ends_at__gt=now).order_by("starts_at", "pk")
     return Paginator(rows, PAGE_SIZE).get_page(number)
+
+
+def of_node(*, node: Node, now: datetime) -> list[Reservation]:
+    """The one under way and the next ones."""
+    rows = Reservation.objects.filter(nodes=node, ends_at__gt=now)
+    return list(rows.prefetch_related("projects", "users").order_by("starts_at", "pk")[:SHOWN])
 
 
 def still_running(

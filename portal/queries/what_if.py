@@ -73,13 +73,14 @@ def _yes(value: bool) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, as it is and as it would be; `better` is None where neither is."""
+    """One figure, as it is and as it would be; `better` is None where neither can be said."""
 
     name: str
     kind: str
     """How it is written: duration, percent, index, number or hours."""
     now: float
     then: float
+    equal: bool
     better: bool | None
 
 
@@ -100,17 +101,20 @@ _LEAST = {"duration": 1.0, "index": 0.001, "percent": 0.001, "hours": 0.1}
 """So do those that differ by less than can be seen."""
 
 
-def lines(result: Mapping[str, Any]) -> list[Figure]:
-    """The figures of the two side by side."""
+def lines(result: Mapping[str, Any], *, other_nodes: bool) -> list[Figure]:
+    """The figures of the two side by side. Of more GPUs the same jobs use a smaller part, which is
+    no loss."""
+    now, then = result["now"], result["then"]
     return [
-        _figure(name, kind, result["now"][key], result["then"][key], sign)
+        _figure(name, kind, now[key], then[key], 0 if kind == "percent" and other_nodes else sign)
         for name, key, kind, sign in _FIGURES
     ]
 
 
 def _figure(name: str, kind: str, now: float, then: float, sign: int) -> Figure:
     equal = abs(then - now) <= max(SEEN * max(now, then), _LEAST.get(kind, 0.0))
-    return Figure(name, kind, now, then, None if equal else (then - now) * sign > 0)
+    better = None if equal or not sign else (then - now) * sign > 0
+    return Figure(name, kind, now, then, equal, better)
 
 
 @dataclass(frozen=True)

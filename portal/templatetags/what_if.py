@@ -31,10 +31,12 @@ def figure(line: Figure, value: float) -> str:
 @register.filter
 def difference(line: Figure) -> SafeString:
     """By how much it becomes better or worse, said in words beside the colour."""
-    if line.better is None:
+    if line.equal:
         return format_html("{}", "about the same")
     by = abs(line.then - line.now)
     amount = f"{100 * by:.1f} points" if line.kind == "percent" else figure(line, by)
-    word = "better" if line.better else "worse"
     direction = "more" if line.then > line.now else "less"
+    if line.better is None:
+        return format_html("{} {}", amount, direction)
+    word = "better" if line.better else "worse"
     return format_html('{} {}, <span class="{}">{}</span>', amount, direction, word, word)

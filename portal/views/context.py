@@ -17,7 +17,7 @@ _ROOMS = {
     "edit_project": "projects",
     "usage": "projects",
     "sharing": "lab",
-    "what_if": "lab",
+    "what_if": "projects",
 }
 """View modules that belong to another's entry of the menu."""
 

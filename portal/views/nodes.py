@@ -20,7 +20,7 @@ from portal.actions import practice
 from portal.actions.down import NodeAnswers, declare_off
 from portal.forms.nodes import DrainForm
 from portal.models import Node, Partition
-from portal.queries import nodes
+from portal.queries import nodes, reservations
 from portal.queries.rights import may_manage_nodes
 from portal.views.requests import PageRequest
 
@@ -75,12 +75,14 @@ def node_page(request: PageRequest, name: str) -> HttpResponse:
 
 
 def _node_context(name: str) -> dict[str, Any]:
-    found = nodes.one(name=name, now=timezone.now())
+    now = timezone.now()
+    found = nodes.one(name=name, now=now)
     if found is None:
         raise Http404
     return {
         "view": found,
         "node": found.node,
+        "reserved": reservations.of_node(node=found.node, now=now),
         "parts": nodes.jobs_now(found.node),
         "recent": nodes.jobs_recently(found.node),
         "events": nodes.events(found.node),
@@ -175,7 +177,11 @@ def remove_practice(request: PageRequest) -> HttpResponse:
             "leaves when the last one there has ended.",
         )
     else:
-        messages.success(request, "The practice lab is gone.")
+        messages.success(
+            request,
+            "The practice lab is gone. To have it back, run `manage.py practice up` and start "
+            "Carrel anew.",
+        )
     return redirect("overview")
 
 

@@ -74,7 +74,7 @@ def what_if(request: PageRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"row": row, "percent": round(100 * row.progress)}
     if row.result is not None:
         context |= {
-            "lines": query.lines(row.result),
+            "lines": query.lines(row.result, other_nodes=bool(row.changes["nodes"])),
             "projects": query.project_lines(row.result),
         }
     template = "what_if/result.html#found" if request.htmx else "what_if/result.html"

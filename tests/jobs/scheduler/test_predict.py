@@ -157,10 +157,10 @@ def test_a_history_too_small_for_the_keys_of_one_job_is_refused() -> None:
         (replace(TRAIN, user="bo", gpus=2), "the last 4 jobs of vision", 4),
         (
             replace(TRAIN, user="bo", project="speech", gpus=0),
-            "the last job of all without GPUs",
+            "the last job of anybody without GPUs",
             1,
         ),
-        (replace(TRAIN, user="bo", project="speech", gpus=2), "the last 5 jobs of all", 5),
+        (replace(TRAIN, user="bo", project="speech", gpus=2), "the last 5 jobs of anybody", 5),
     ],
 )
 def test_the_narrowest_key_with_a_history_is_named(asked: Work, words: str, from_n: int) -> None:

@@ -108,8 +108,12 @@ def test_a_form_without_its_token_is_refused(alice: User) -> None:
     assert alice.first_name == ""
 
 
-def test_the_menu_says_where_one_is(as_alice: Client, node: Node) -> None:
-    for address, room in (("/", "Overview"), ("/queue/", "Jobs"), ("/nodes/gpu-1/", "Nodes")):
-        page = as_alice.get(address).content.decode()
+def test_the_menu_says_where_one_is(as_admin: Client, node: Node) -> None:
+    rooms = {
+        "/": "Overview", "/queue/": "Jobs", "/nodes/gpu-1/": "Nodes", "/reservations/": "Nodes",
+        "/what-if/": "Projects",
+    }  # fmt: skip
+    for address, room in rooms.items():
+        page = as_admin.get(address).content.decode()
         here = re.findall(r'aria-current="page"[^>]*>(?:<svg.*?</svg>)?(\w+)', page)
         assert here == [room]

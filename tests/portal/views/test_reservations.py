@@ -38,6 +38,21 @@ def reserved(node: Node, begins: float, ends: float, name: str = "disks") -> Res
     return row
 
 
+def test_the_page_of_a_node_tells_what_it_is_set_aside_for(
+    as_alice: Client, node: Node, project: Project, alice: User
+) -> None:
+    reserved(node, -3, -1, "old disks")
+    later = reserved(node, 5, 9, "class")
+    later.projects.add(project)
+    later.users.add(alice)
+    reserved(node, -1, 3)
+    page = as_alice.get("/nodes/gpu-1/").text
+    assert "old disks" not in page
+    assert ">disks</a>, for nobody: maintenance" in page
+    assert '>class</a>, for <a href="/projects/vision/">vision</a>, <a' in page
+    assert page.index(">disks</a>") < page.index(">class</a>")
+
+
 @pytest.mark.parametrize("address", [ADD, "/reservations/1/"])
 def test_only_administrators_may(as_alice: Client, node: Node, address: str) -> None:
     assert as_alice.get(address).status_code == 403

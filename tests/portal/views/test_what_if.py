@@ -15,6 +15,8 @@ from jobs.lifecycle import State as JobState
 from jobs.scheduler.simulate.changes import Changes, NodesChange, ProjectChange
 from portal.actions import what_if as actions
 from portal.models import Attempt, Node, Project, User, WhatIf
+from portal.queries.what_if import lines
+from portal.templatetags.what_if import difference
 from tests.portal import cast
 
 KIND = "gpu: 4 x NVIDIA A100-SXM4-80GB"
@@ -164,6 +166,24 @@ def test_what_came_of_it(lab: Project, as_admin: Client) -> None:
     assert 'hx-trigger="every' not in page
     listed = as_admin.get("/what-if/").text
     assert f"Nodes {KIND}: 1 → 3" in listed and "10 min 00 s" in listed
+
+
+@pytest.mark.parametrize(
+    ("other_nodes", "said"),
+    [
+        (False, '50.0 points less, <span class="worse">worse</span>'),
+        (True, "50.0 points less"),
+    ],
+)
+def test_a_smaller_part_of_more_gpus_is_not_worse(other_nodes: bool, said: str) -> None:
+    figures = (
+        "mean_wait_s", "median_wait_s", "p99_wait_s", "mean_completion_s", "fairness",
+        "preemptions", "lost_gpu_hours", "refused",
+    )  # fmt: skip
+    now, then = (dict.fromkeys(figures, 0) | {"allocated_share": part} for part in (0.9, 0.4))
+    found = lines({"now": now, "then": then}, other_nodes=other_nodes)
+    told = {line.name: difference(line) for line in found}
+    assert told == dict.fromkeys(told, "about the same") | {"GPUs in use": said}
 
 
 def test_while_it_is_at_work_the_page_asks_again_and_can_cancel(
