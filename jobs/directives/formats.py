@@ -23,6 +23,7 @@ from jobs.spec import Array, Dependency, DependencyKind, WarningSignal
 
 DIGITS = re.compile(r"[0-9]{1,18}\Z")
 WALLTIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z", re.ASCII)
+UNLIMITED = {"0", "-1", "unlimited", "infinite"}
 _MEMORY = re.compile(r"(\d{1,15})([KMGTkmgt]?)[Bb]?\Z", re.ASCII)
 _AHEAD = re.compile(r"now\s*\+\s*(\d{1,9})\s*([a-z]*)\Z", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([AaPp][Mm])?\Z", re.ASCII)
@@ -41,7 +42,7 @@ def whole(text: str, low: int = 1) -> int:
 
 def walltime(text: str) -> int:
     """Seconds of `m`, `m:s`, `h:m:s`, `d-h`, `d-h:m` or `d-h:m:s`; seconds count exactly."""
-    if text.lower() in {"0", "-1", "unlimited", "infinite"}:
+    if text.lower() in UNLIMITED:
         raise ValueError("a job needs a time limit here; for example 1-00:00:00 for a day")
     found = WALLTIME.match(text)
     if not found:

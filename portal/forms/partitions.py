@@ -8,12 +8,11 @@ from typing import Any
 from django import forms
 
 from jobs.bands import Band
-from jobs.directives.formats import walltime
 from jobs.scheduler.priority import PriorityWeights
-from jobs.scheduler.words import sentence
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
 from portal.forms.standing import DAY_S, days, plain, seconds, tell_standing
+from portal.forms.walltime import WalltimeField
 from portal.models import Partition
 
 LEAST_S = 60
@@ -33,13 +32,13 @@ class PartitionForm(PreviewedForm):
         label="Usual band",
         help_text="Of jobs that name none.",
     )
-    default_walltime = forms.CharField(
-        required=False, label="Usual walltime",
+    default_walltime = WalltimeField(
+        least_s=LEAST_S, label="Usual walltime",
         help_text="Of jobs that give none; 4:00:00 is four hours. Empty: an hour, or the longest "
         "where that is less.",
     )  # fmt: skip
-    max_walltime = forms.CharField(
-        required=False, label="Longest walltime",
+    max_walltime = WalltimeField(
+        least_s=LEAST_S, label="Longest walltime",
         help_text="Who asks for more is refused at submission; 2-12 is two and a half days. "
         "Empty: no limit.",
     )  # fmt: skip
@@ -67,12 +66,6 @@ class PartitionForm(PreviewedForm):
             tell_standing(self, name, _told(name, initial), _told(name, usual))
         dress(self)
 
-    def clean_default_walltime(self) -> int | None:
-        return _seconds(self.cleaned_data["default_walltime"])
-
-    def clean_max_walltime(self) -> int | None:
-        return _seconds(self.cleaned_data["max_walltime"])
-
     @property
     def terms(self) -> dict[str, Any]:
         """As `set_terms` takes them."""
@@ -90,18 +83,6 @@ class PartitionForm(PreviewedForm):
                 name: value for name, value in given.items() if value != usual[name]
             },
         }
-
-
-def _seconds(text: str) -> int | None:
-    if not text.strip():
-        return None
-    try:
-        found = walltime(text.strip())
-    except ValueError as error:
-        raise forms.ValidationError(sentence(str(error))) from error
-    if found < LEAST_S:
-        raise forms.ValidationError("Give a minute or more, as in 0:10:00.")
-    return found
 
 
 def _initial(row: Partition) -> dict[str, Any]:

@@ -7,7 +7,10 @@ import json
 from typing import Any
 
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import Model, QuerySet
+
+from portal.forms.standing import short
 
 
 class PreviewedForm(forms.Form):
@@ -52,9 +55,23 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
+def _plainly(validator: Any) -> Any:
+    """Django would write bounds as 1000000000.0 and 1.1574074074074073e-05."""
+    if isinstance(validator, MinValueValidator):
+        return MinValueValidator(
+            validator.limit_value, f"Give {short(validator.limit_value)} or more."
+        )
+    if isinstance(validator, MaxValueValidator):
+        return MaxValueValidator(
+            validator.limit_value, f"Give {short(validator.limit_value)} or less."
+        )
+    return validator
+
+
 def dress(form: forms.Form) -> None:
-    """Looks as all fields of the portal do."""
+    """Looks and speaks as all fields of the portal do."""
     for field in form.fields.values():
+        field.validators = [_plainly(validator) for validator in field.validators]
         look = field.widget.attrs
         if isinstance(field.widget, forms.CheckboxInput | forms.RadioSelect):
             look["class"] = "form-check-input"

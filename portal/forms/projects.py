@@ -7,12 +7,11 @@ from typing import Any
 from django import forms
 
 from jobs.bands import Band
-from jobs.directives.formats import walltime
 from jobs.scheduler.fairshare import MAX_SHARES
 from jobs.scheduler.limits import MAX_LIMIT, Scope
-from jobs.scheduler.words import sentence
 from portal.forms.previewed import PreviewedForm, dress
 from portal.forms.spec_text import clock
+from portal.forms.walltime import WalltimeField
 from portal.models import Gpu, Partition, Project, Quota, User
 from portal.models.quota import LIMITS, MAX_DAYS
 from portal.queries import accounts
@@ -79,6 +78,7 @@ class MemberForm(PreviewedForm):
     user = _People(
         User.objects.none(),
         to_field_name="username",
+        empty_label="choose one",
         error_messages={"invalid_choice": "There is no such person, or they are a member already."},
     )
     shares = forms.IntegerField(
@@ -124,25 +124,24 @@ class QuotaForm(PreviewedForm):
         label="GPUs at once",
         help_text="Parts of one are fractions.",
     )
+    jobs_running = forms.IntegerField(required=False, min_value=0, max_value=MOST_COUNTED)
+    jobs_pending = forms.IntegerField(
+        required=False, min_value=0, max_value=MOST_COUNTED, label="Jobs waiting"
+    )
     gpu_hours = forms.FloatField(
         required=False, min_value=0, max_value=MAX_LIMIT, label="GPU-hours"
     )
     period = forms.ChoiceField(
         required=False,
-        choices=[(MONTH, "in a calendar month"), (ROLLING, "in any so many days")],
-        label="GPU-hours are for",
+        choices=[(MONTH, "a calendar month"), (ROLLING, "the last days")],
+        label="Used in",
     )
     period_days = forms.IntegerField(
-        required=False, min_value=1, max_value=MAX_DAYS, label="Days", help_text="Of a rolling one."
-    )
-    jobs_running = forms.IntegerField(required=False, min_value=0, max_value=MOST_COUNTED)
-    jobs_pending = forms.IntegerField(
-        required=False, min_value=0, max_value=MOST_COUNTED, label="Jobs waiting"
-    )
-    walltime = forms.CharField(
-        required=False,
-        label="Longest walltime",
-        help_text="4:00:00 is four hours, 2-12 two and a half days.",
+        required=False, min_value=1, max_value=MAX_DAYS, label="How many days",
+        help_text="Of the last days; a calendar month has its own.",
+    )  # fmt: skip
+    walltime = WalltimeField(
+        label="Longest walltime", help_text="4:00:00 is four hours, 2-12 two and a half days."
     )
     partitions = forms.MultipleChoiceField(
         required=False, widget=forms.CheckboxSelectMultiple, help_text="None chosen: all."
@@ -170,15 +169,6 @@ class QuotaForm(PreviewedForm):
         # What is allowed already is kept, known or not.
         known = list(dict.fromkeys([*found, *self.initial.get(name, [])]))
         field.choices = [(item, item) for item in known]
-
-    def clean_walltime(self) -> int | None:
-        text = self.cleaned_data["walltime"].strip()
-        if not text:
-            return None
-        try:
-            return walltime(text)
-        except ValueError as error:
-            raise forms.ValidationError(sentence(str(error))) from error
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data

@@ -14,6 +14,11 @@ def plain(value: float | None) -> str:
     return "" if value is None else str(value).removesuffix(".0")
 
 
+def short(value: float) -> str:
+    """A number for reading: to the millionth, without zeros that say nothing."""
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
+
+
 def days(seconds: float) -> str:
     """The same in days."""
     return plain(seconds / DAY_S)
@@ -36,5 +41,5 @@ def _words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
     if isinstance(value, int | float):
-        return f"{value:,.6f}".rstrip("0").rstrip(".")
+        return short(value)
     return str(value)

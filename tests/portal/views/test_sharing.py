@@ -48,8 +48,8 @@ def test_gpus_are_divided_and_put_together_again(as_admin: Client, node: Node) -
     [
         ({"gpu_0": "4"}, "sharing", "Say how the parts are shared"),
         ({"sharing": "by hope", "gpu_0": "4"}, "sharing", "Select a valid choice"),
-        ({"sharing": "mps", "gpu_0": "-1"}, "gpu_0", "greater than or equal to 0"),
-        ({"sharing": "mps", "gpu_0": "65"}, "gpu_0", "less than or equal to 64"),
+        ({"sharing": "mps", "gpu_0": "-1"}, "gpu_0", "Give 0 or more."),
+        ({"sharing": "mps", "gpu_0": "65"}, "gpu_0", "Give 64 or less."),
         ({"sharing": "mps", "gpu_1": "23"}, "gpu_1", "1 to 20 parts, or 24, 25, 32, 48 or 64"),
         ({"sharing": "mps", "gpu_1": "2.5"}, "gpu_1", "Enter a whole number."),
         ({"sharing": "mps", "gpu_1": "nan"}, "gpu_1", "Enter a whole number."),
