@@ -228,7 +228,12 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
 def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
     nodes = machines.empty()
     why = refuse(spec.resources, nodes, partition.name)
-    return [SpecError(_at_fault(spec.resources, nodes, partition), why)] if why else []
+    if why is None:
+        return []
+    others = sorted({node.partition for node in nodes} - {partition.name})
+    if fitting := [name for name in others if refuse(spec.resources, nodes, name) is None]:
+        why += f"; it would fit in partition {listed(fitting)}"
+    return [SpecError(_at_fault(spec.resources, nodes, partition), why)]
 
 
 def _at_fault(asked: Resources, nodes: Sequence[Node], partition: Partition) -> str:

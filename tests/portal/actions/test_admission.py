@@ -216,6 +216,16 @@ def test_what_no_node_has_is_refused_where_it_was_asked(
     assert message in error.message
 
 
+def test_a_refusal_names_the_partitions_where_it_would_fit(
+    project: Project, alice: User, node: Node
+) -> None:
+    for name, gpus in (("large", 8), ("small", 2), ("vast", 16)):
+        cast.node(f"{name}-1", gpus=gpus, partition=Partition.objects.create(name=name))
+    error = refused(lambda: asks(alice, "--gpus-per-node=6"))
+    assert error.message.endswith("(gpu-1) has 4; it would fit in partition large, vast")
+    assert "would fit" not in refused(lambda: asks(alice, "--gpus-per-node=17")).message
+
+
 def test_what_takes_two_changes_is_refused_as_a_whole(
     project: Project, alice: User, node: Node
 ) -> None:
