@@ -24,18 +24,42 @@ from tests.lab.portal import Carrel, until  # noqa: E402
 TARGET = ROOT / "docs" / "screenshots"
 LARGEST_BYTES = 200_000
 ME = "mira"
-OTHERS = ("jonas", "li.wei")
+OTHERS = {"jonas": "language", "li.wei": "vision"}
+"""The other people, and their projects."""
 WIDE = {"width": 1280, "height": 860}
-TALL = {"nodes": 1000, "job": 1000}
+TALL = {"nodes": 1000, "job": 1000, "why": 900, "project": 1000, "preview": 1000}
 """Pages of which one wants to see more at once, and their heights in pixels."""
 NARROW = {"width": 390, "height": 844}
 TRAIN = "python3 ~/shared/examples/train.py"
 PEOPLE = """
-from portal.models import Membership, Project, User
-for name in {names!r}:
-    person = User.objects.create_user(name)
-    Membership.objects.create(user=person, project=Project.objects.get())
+from django.utils import timezone
+from portal.actions.projects import create, set_member
+from portal.actions.quotas import set_quota
+from portal.models import User
+by = dict(actor=User.objects.get(), now=timezone.now())
+for name, project in {people!r}.items():
+    shares = 3 if project == 'vision' else 1
+    made = create(name=project, shares=shares, **by)
+    set_member(project=made, user=User.objects.create_user(name), **by)
+    set_quota(project=made, limits=dict(gpus=16, gpu_hours=2000), **by)
 """
+PAST = """
+from datetime import timedelta
+from django.utils import timezone
+from portal.models import Event, Job
+now = timezone.now()
+for name, hours in {runs!r}.items():
+    for part in (0.8, 0.9, 1.0, 1.1):
+        job = Job.objects.get(name=name, ended_at=None)
+        job.pk, job.submission_key, job.state = None, None, 'COMPLETED'
+        job.submitted_at = job.started_at = now - timedelta(hours=hours * part + 48)
+        job.ended_at = now - timedelta(hours=48)
+        job.save()
+        job.attempts.create(
+            number=1, started_at=job.started_at, ended_at=job.ended_at, outcome='COMPLETED')
+        Event.objects.create(at=job.ended_at, job=job, kind='state', new='COMPLETED')
+"""
+"""Others of that name have run before, so that starts can be foretold."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,10 @@ WAITING = (
 )  # fmt: skip
 
 
+BEFORE = {"fold-pairs": 4.0, "lora-7b": 9.0, "resnet-baseline": 2.5}
+"""For about how many hours."""
+
+
 def main() -> int:
     TARGET.mkdir(exist_ok=True)
     # The first administrator is called as the account that starts Carrel.
@@ -82,32 +110,33 @@ def main() -> int:
         Carrel(Path(scratch) / "lab", practice=True) as carrel,
         chromium() as browser,
     ):
-        job = fill(carrel)
-        take(carrel, browser, job)
+        running, waiting = fill(carrel)
+        take(carrel, browser, running, waiting)
     heavy = [path.name for path in TARGET.glob("*.png") if path.stat().st_size > LARGEST_BYTES]
     if heavy:
         print(f"more than {LARGEST_BYTES} bytes: {', '.join(heavy)}", file=sys.stderr)
     return 1 if heavy else 0
 
 
-def fill(carrel: Carrel) -> int:
-    """Let people work until there is something to see; the id of the job that is looked at."""
+def fill(carrel: Carrel) -> tuple[int, int]:
+    """Let people work until there is something to see; the ids of the jobs that are looked at, the
+    one that runs and the one that waits."""
     until(lambda: _count(carrel, "RUNNING") == 1, lambda: carrel.told)  # the sample job
-    carrel.manage("shell", "-c", PEOPLE.format(names=OTHERS))
+    carrel.manage("shell", "-c", PEOPLE.format(people=OTHERS))
     people = {ME: carrel.sign_in()} | {name: _enter(carrel, name) for name in OTHERS}
     for work in ENDED:
         people[work.who].submit(work.script)
     until(lambda: _count(carrel, "COMPLETED", "FAILED") >= len(ENDED), lambda: carrel.told)
-    found = [people[work.who].submit(work.script)[0] for work in RUNNING][-1]
+    running = [people[work.who].submit(work.script)[0] for work in RUNNING][-1]
     until(lambda: _count(carrel, "RUNNING") >= len(RUNNING), lambda: carrel.told)
-    for work in WAITING:
-        people[work.who].submit(work.script)
+    carrel.manage("shell", "-c", PAST.format(runs=BEFORE))
+    waiting, *_ = (people[work.who].submit(work.script)[0] for work in WAITING)
     saved = "SELECT count(*) FROM portal_checkpoint WHERE complete AND job_id = ?"
-    until(lambda: carrel.rows(saved, found)[0][0] >= 3, lambda: carrel.told)
-    return found
+    until(lambda: carrel.rows(saved, running)[0][0] >= 3, lambda: carrel.told)
+    return running, waiting
 
 
-def take(carrel: Carrel, browser: Browser, job: int) -> None:
+def take(carrel: Carrel, browser: Browser, job: int, waiting: int) -> None:
     def window(**settings: object) -> Page:
         visitor = Visitor(browser, carrel.address, **settings)
         visitor.sign_in(carrel.manage("sign_in_link").strip())
@@ -124,6 +153,9 @@ def take(carrel: Carrel, browser: Browser, job: int) -> None:
         ("submit", light, "/jobs/new/", _write),
         ("job", light, f"/jobs/{job}/", _log),
         ("job-dark", dark, f"/jobs/{job}/", _log),
+        ("why", light, f"/jobs/{waiting}/", _reason),
+        ("project", light, "/projects/language/", _table),
+        ("preview", light, "/projects/language/quota/", _lower),
     )
     for name, page, path, ready in shots:
         page.goto(path)
@@ -148,6 +180,17 @@ def _table(page: Page) -> None:
 
 def _log(page: Page) -> None:
     expect(page.locator(".log-text")).to_contain_text("epoch  20/")
+
+
+def _reason(page: Page) -> None:
+    expect(page.locator("#why")).to_contain_text("Expected start")
+
+
+def _lower(page: Page) -> None:
+    """What would come of a quota that is less than somebody waits for."""
+    page.get_by_label("GPUs at once").fill("8")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#preview")).to_contain_text("could never start")
 
 
 def _write(page: Page) -> None:

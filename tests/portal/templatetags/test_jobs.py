@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portal.templatetags.jobs import linked_jobs
+from jobs.lifecycle import Reason
+from portal.models import Job
+from portal.templatetags.jobs import linked_jobs, why_waiting
+from tests.jobs.scheduler.worked_examples import table
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,12 @@ def test_the_rest_of_the_sentence_is_text() -> None:
         '&lt;b&gt;Job <a href="/jobs/17/">17</a>&lt;/b&gt; &amp; n1 '
         '(draining: &#x27;job <a href="/jobs/5/">5</a>&#x27;)'
     )
+
+
+def test_the_docs_say_what_each_reason_of_waiting_stands_for() -> None:
+    told = {row["word"]: row["stands for"] for row in table("Why a job waits")}
+    sentences = {reason: why_waiting(Job(state="PENDING", reason=reason)) for reason in Reason}
+    # Of other reasons no job waits: they have a word and no sentence.
+    assert told == {
+        reason: words for reason, words in sentences.items() if reason and words != reason
+    }

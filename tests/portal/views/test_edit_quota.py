@@ -111,6 +111,7 @@ def test_a_preview_names_the_jobs_that_a_quota_concerns(
     assert shown.context["preview"].over_count == 3
     assert "These 3 running jobs would be over a limit" in shown.text
     assert "These 3 waiting jobs could never start" in shown.text
+    assert "Nothing else would change now" in shown.text
     save(as_admin, "/projects/vision/quota/", walltime="0:30:00")
     after = preview(as_admin, "/projects/vision/quota/", walltime="8:00:00").context["preview"]
     assert (after.over_count, after.never_count, after.freed_count) == (0, 0, 3)

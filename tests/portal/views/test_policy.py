@@ -126,7 +126,7 @@ def test_a_preview_names_who_would_be_first(
     assert "short jobs pass long ones. After 14 days one job of each user" in shown.text
     usual = preview(as_admin, POLICY, **filled(as_admin, POLICY, grace_s="10"))
     assert "short jobs pass" not in usual.text
-    assert "Which jobs start or are preempted now would stay the same" in usual.text
+    assert "Nothing would change now: the same jobs start" in usual.text
 
 
 def test_a_preview_names_who_could_be_preempted_and_who_would_be(
