@@ -77,7 +77,7 @@ def test_once_it_waits_again(as_alice: Client, victim: Job, other: Job) -> None:
     # As what became of the attempt, and as why it waits.
     assert words in shown
     assert words in page(as_alice, f"/jobs/{victim.pk}/?part=why")
-    assert "what attempt 1 had; all of it is free again" in shown
+    assert "Attempts so far" in shown and "Allocation" not in shown
     assert "waits again since" in shown
     assert "It goes on from <code>/ckpt/s</code>" in shown
     assert "Relaunch it" not in shown
