@@ -125,13 +125,22 @@ def at(moment: datetime | None) -> SafeString | str:
     """The time of day for today, else with the date."""
     if moment is None:
         return UNKNOWN
-    local = timezone.localtime(moment)
-    today = local.date() == timezone.localdate()
+    today = timezone.localtime(moment).date() == timezone.localdate()
+    return _time(moment, "H:i:s" if today else "j M Y, H:i")
+
+
+@register.filter
+def dated(moment: datetime) -> SafeString:
+    """With the date, today too: the begin and the end of a time of many days."""
+    return _time(moment, "j M Y, H:i")
+
+
+def _time(moment: datetime, form: str) -> SafeString:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(timespec="seconds"),
         _full(moment),
-        date_format(local, "H:i:s" if today else "j M Y, H:i"),
+        date_format(timezone.localtime(moment), form),
     )
 
 

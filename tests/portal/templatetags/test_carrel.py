@@ -72,6 +72,13 @@ def test_ages(back: int, text: str) -> None:
     assert f">{text}</time>" in shown
 
 
+def test_the_end_of_a_time_of_many_days_has_its_date_today_too() -> None:
+    now = timezone.now()
+    clock = f"{timezone.localtime(now):%H:%M}"
+    assert f", {clock}</time>" in carrel.dated(now)
+    assert f">{clock}:" in carrel.at(now)
+
+
 def test_an_exit_in_words() -> None:
     assert carrel.exit_words(0) == "exit code 0"
     assert carrel.exit_words(None, 9) == "ended by SIGKILL (9)"
