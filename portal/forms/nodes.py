@@ -82,7 +82,7 @@ class AddNodeForm(forms.Form):
     def _name_usual_partition(self) -> None:
         field = self.fields["partition"]
         assert isinstance(field, forms.ModelChoiceField)
-        field.empty_label = f"{partitions.usual_for_nodes()} (the usual)"
+        field.empty_label = f"{partitions.usual_for_nodes()} (usual)"
 
     def clean_host(self) -> str:
         return check_host(self.cleaned_data["host"])

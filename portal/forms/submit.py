@@ -127,14 +127,14 @@ class SubmitForm(forms.Form):
             return
         named = [(band.value, _band(band)) for band in allowed]
         unknown = [(value, value)] if value and value not in allowed else []
-        default = f"{usual} (the usual)" if usual else "the partition's usual"
+        default = f"{usual} (usual)" if usual else "the partition's usual"
         self.fields["band"].widget = forms.Select(choices=[("", default), *named, *unknown])
 
     def _choose(self, name: str, found: list[str]) -> None:
         """A list to choose from; what was typed or submitted before stays, known or not."""
         value = self._value(name)
         unknown = [value] if value and value not in found else []
-        default = f"{found[0]} (the usual)" if found else "none yet"
+        default = f"{found[0]} (usual)" if found else "none yet"
         self.fields[name].widget = forms.Select(
             choices=[
                 ("", default),

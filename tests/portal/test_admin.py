@@ -13,7 +13,9 @@ PLACES = ["/admin/", "/admin/portal/user/", "/admin/portal/partition/"]
 
 @pytest.mark.parametrize("address", PLACES)
 def test_administrators_get_in_without_further_permissions(as_admin: Client, address: str) -> None:
-    assert as_admin.get(address).status_code == 200
+    page = as_admin.get(address)
+    assert page.status_code == 200
+    assert b'<link rel="icon"' in page.content, "else the browser asks for one that is not there"
 
 
 @pytest.mark.parametrize("address", PLACES)

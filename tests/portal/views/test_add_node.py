@@ -70,7 +70,7 @@ def test_the_form_does_not_offer_the_practice_labs_partition(as_admin: Client) -
     cast.node("practice-1", simulated=True, partition=practice)
     page = as_admin.get("/add-node/").text
     choices = page[page.index('id="id_partition"') :].partition("</select>")[0]
-    assert "gpu (the usual)" in choices and "practice" not in choices
+    assert "gpu (usual)" in choices and "practice" not in choices
 
 
 def test_a_node_is_added_once_its_key_is_confirmed(as_admin: Client, sshd: Sshd) -> None:
