@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -48,20 +48,34 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Who has a GPU, or some of the parts into which it is divided."""
+
+    allocation: Allocation
+    parts: int
+    of: int
+
+    @property
+    def job(self) -> Job:
+        return self.allocation.attempt.job
+
+
+@dataclass(frozen=True)
 class Tile:
     """One GPU at the moment of the last look."""
 
     gpu: Gpu
     use: Use
-    allocation: Allocation | None
+    holders: tuple[Holder, ...]
     strangers: tuple[Process, ...]
     idle: bool
-    """Held by a running job that has no process on it and does not make it work."""
+    """Held by running jobs of which none has a process on it or makes it work."""
     stale: bool
 
     @property
-    def job(self) -> Job | None:
-        return self.allocation.attempt.job if self.allocation else None
+    def free_parts(self) -> int:
+        """Of one of which jobs have parts."""
+        return self.holders[0].of - sum(one.parts for one in self.holders) if self.holders else 0
 
     @property
     def pip(self) -> str:
@@ -77,22 +91,30 @@ class Tile:
 
 def tile(gpu: Gpu, node: Node, now: datetime) -> Tile:
     """A GPU of `with_leases` put into words."""
-    lease: Lease | None = next(iter(gpu.open_leases), None)  # type: ignore[attr-defined]
-    held = lease.allocation if lease else None
+    holders = tuple(_holders(gpu))
     unheld = Use.OUT if node.unavailable else Use.FREE
     return Tile(
         gpu=gpu,
-        use=Use.USED if held else unheld,
-        allocation=held,
-        strangers=tuple(_strangers(gpu, held)),
-        idle=bool(held and _idle(gpu, held)),
+        use=Use.USED if holders else unheld,
+        holders=holders,
+        strangers=tuple(_strangers(gpu, {one.allocation.key for one in holders})),
+        idle=bool(holders) and all(_idle(gpu, one.allocation) for one in holders),
         stale=gpu.sampled_at is None or now - gpu.sampled_at > STALE_AFTER,
     )
 
 
-def _strangers(gpu: Gpu, held: Allocation | None) -> Iterable[Process]:
+def _holders(gpu: Gpu) -> Iterable[Holder]:
+    """In the order of their parts."""
+    found: dict[Allocation, list[Lease]] = {}
+    leases: list[Lease] = gpu.open_leases  # type: ignore[attr-defined]
+    for lease in sorted(leases, key=lambda lease: lease.share):
+        found.setdefault(lease.allocation, []).append(lease)
+    return (Holder(part, len(held), held[0].of) for part, held in found.items())
+
+
+def _strangers(gpu: Gpu, keys: Set[str]) -> Iterable[Process]:
     for found in gpu.processes:
-        if held and found["run_key"] == held.key:
+        if found["run_key"] in keys:
             continue
         yield Process(
             pid=found["pid"],

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from jobs.lifecycle import State
-from portal.models import Allocation, Gpu, Node, Project, User
+from portal.models import Allocation, Gpu, Job, Lease, Node, Project, User
 from portal.queries import gpus
 from portal.queries.gpus import Tile, Use
 from tests.portal import cast
@@ -28,14 +28,41 @@ def look(node: Node, index: int = 0, **sample: object) -> Tile:
     return gpus.tile(gpus.with_leases().get(node=node, index=index), node, NOW)
 
 
+def jobs_on(tile: Tile) -> list[tuple[Job, int, int]]:
+    return [(one.job, one.parts, one.of) for one in tile.holders]
+
+
+@pytest.fixture
+def shared(alice: User, project: Project, node: Node) -> list[Allocation]:
+    """GPU 0 is divided into four parts; one job has the first, another one two more."""
+    gpu = node.gpus.get(index=0)
+    Gpu.objects.filter(pk=gpu.pk).update(shards=4)
+    found = []
+    for shares in ((0,), (1, 2)):
+        part = cast.run(cast.job(alice, project, state=State.RUNNING), node)
+        for share in shares:
+            Lease.objects.create(gpu=gpu, share=share, of=4, allocation=part)
+        found.append(part)
+    return found
+
+
+def test_one_that_jobs_share(node: Node, shared: list[Allocation]) -> None:
+    one, two = shared
+    tile = look(node, processes=[OURS | {"run_key": two.key}])
+    assert jobs_on(tile) == [(one.attempt.job, 1, 4), (two.attempt.job, 2, 4)]
+    assert (tile.use, tile.free_parts, tile.strangers) == (Use.USED, 1, ())
+    assert not tile.idle, "one of them is at work"
+    assert look(node, processes=[]).idle
+
+
 def test_a_free_one(node: Node) -> None:
     tile = look(node)
-    assert (tile.use, tile.job, tile.odd, tile.stale) == (Use.FREE, None, False, False)
+    assert (tile.use, tile.holders, tile.odd, tile.stale) == (Use.FREE, (), False, False)
 
 
 def test_one_at_work(node: Node, held: Allocation) -> None:
     tile = look(node, utilization_pct=90, processes=[OURS | {"run_key": held.key}])
-    assert (tile.use, tile.job, tile.odd) == (Use.USED, held.attempt.job, False)
+    assert (tile.use, jobs_on(tile), tile.odd) == (Use.USED, [(held.attempt.job, 1, 1)], False)
 
 
 def test_one_that_is_held_and_not_used(node: Node, held: Allocation) -> None:

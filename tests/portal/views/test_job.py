@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from jobs.lifecycle import Reason, State
 from portal.actions import schedule
-from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, User
+from portal.models import Attempt, Checkpoint, Event, Gpu, Job, Lease, Node, Project, User
 from tests.portal import cast
 
 
@@ -40,6 +40,24 @@ def checkpoint(job: Job, name: str, *, complete: bool = True) -> Checkpoint:
         job=job, attempt=part.attempt, node=part.node, name=name, path=f"/ckpt/{name}", step=7,
         size_bytes=2048, modified_at=cast.NOW, complete=complete,
     )  # fmt: skip
+
+
+def test_parts_of_a_gpu_are_told_as_parts(
+    as_alice: Client, alice: User, project: Project, node: Node
+) -> None:
+    gpu = node.gpus.get(index=3)
+    Gpu.objects.filter(pk=gpu.pk).update(shards=4)
+    spec = {"name": "notebook", "resources": {"gpus_per_node": 0, "shards": 2}}
+    job = cast.job(alice, project, state=State.RUNNING, gpus=0, spec=spec)
+    part = cast.run(job, node)
+    for share in (0, 1):
+        Lease.objects.create(gpu=gpu, share=share, of=4, allocation=part)
+    shown = page(as_alice, job)
+    assert "2 parts of a GPU on 1 node" in shown
+    assert "2 of 4 parts" in shown and shown.count(gpu.uuid) == 1
+    assert '2 <span class="quiet">parts</span>' in as_alice.get("/queue/").text
+    tile = as_alice.get("/nodes/gpu-1/").text
+    assert "2 of 4 parts" in tile and "2 parts free" in tile
 
 
 @pytest.mark.parametrize("number", [1, 99999999999999999999999])
