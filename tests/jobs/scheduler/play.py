@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
+from jobs.bands import Band
 from jobs.scheduler.fairshare import Association
 from jobs.scheduler.plan import Decision
 from jobs.scheduler.pool import Pool
@@ -134,26 +134,41 @@ class Play:
 
 
 def settle(
-    play: Play, come: list[Pending], arrives: Callable[[], bool], *, rounds: int, step_s: int
+    play: Play, come: list[Pending], arrive: Callable[[], int], *, rounds: int, step_s: int
 ) -> None:
-    """Play until nothing changes any more, and whoever is left of `come` comes when `arrives`.
+    """Play until nothing changes any more; in each round so many of `come` do as `arrive` says.
 
-    Asserts that it does settle, and that nobody has to go for who did not get the room last time.
+    Asserts that it does settle, and that others have to go for a job once: then it starts, unless
+    one of a higher band comes, or one starts that goes before it.
     """
-    made: dict[int, set[int]] = defaultdict(set)
+    bands = {job.id: job.band for job in come}
+    made: list[int] = []
+    """Those for whom others had to go, and whose turn it is therefore."""
     for _ in range(rounds):
-        if come and arrives():
-            play.submit([come.pop()])
+        for job in [come.pop() for _ in range(min(arrive(), len(come)))]:
+            made = [job_id for job_id in made if bands[job_id].rank >= job.band.rank]
+            play.submit([job])
         decided = play.decide()
         for start in decided.starts:
-            made.pop(start.job_id, None)
-        for one in decided.preempted:
-            assert one.job_id not in made[one.for_id], "it did not get the room"
-            made[one.for_id].add(one.job_id)
+            made = _without_overtaken(made, start.job_id, bands)
+        asking = dict.fromkeys(one.for_id for one in decided.preempted)
+        assert not asking.keys() & made, "they did not get the room"
+        made += asking
         changed = come or decided.starts or decided.preempted
         if not play.advance(play.now + timedelta(seconds=step_s) if changed else None):
             return
     raise AssertionError("it goes on and on")
+
+
+def _without_overtaken(made: list[int], begun: int, bands: Mapping[int, Band]) -> list[int]:
+    """Those who still go before all others: of a higher band, or asked before it in its own."""
+    earlier = made[: made.index(begun)] if begun in made else made
+    return [
+        job_id
+        for job_id in made
+        if bands[job_id].rank > bands[begun].rank
+        or (bands[job_id] is bands[begun] and job_id in earlier)
+    ]
 
 
 def promises(snapshot: Snapshot, now: datetime) -> dict[str, Pool]:
