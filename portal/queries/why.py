@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 from jobs.bands import Band
@@ -21,7 +21,7 @@ from jobs.scheduler.turn import Turn, turn
 from jobs.scheduler.work import Work
 from jobs.spec import Resources
 from jobs.spec_json import from_dict, resources
-from portal.models import Gpu, Job
+from portal.models import Attempt, Gpu, Job
 from portal.queries import accounts, history, machines, rows, snapshot
 from portal.queries.books import Books
 from portal.queries.rows import Position
@@ -90,14 +90,23 @@ def _holders(job: Job, now: datetime) -> Iterator[Holder]:
     for label in labels:
         number, is_task, index = label.partition("_")
         meant |= Q(array_id=number, array_index=index) if is_task else Q(pk=number)
-    found = Job.objects.filter(meant).exclude(pk=job.pk).select_related("owner", "project")
+    told = Attempt.objects.filter(job=OuterRef("pk"), ended_at=None).values("leaves_by")[:1]
+    jobs = Job.objects.filter(meant).exclude(pk=job.pk).select_related("owner", "project")
+    found = list(jobs.annotate(leaves_by=Subquery(told)))
     others = {other.label: other for other in found} | {str(other.pk): other for other in found}
     for other in dict.fromkeys(others[label] for label in labels if label in others):
         if not other.ended:
-            began = other.started_at if other.active else None
-            until = began + timedelta(seconds=other.walltime_s) if began else None
+            until = _until(other, other.leaves_by)
             overdue = until is not None and now - until > timedelta(seconds=LATE_S)
             yield Holder(other, until, overdue)
+
+
+def _until(holder: Job, leaves_by: datetime | None) -> datetime | None:
+    """`leaves_by`: when it is killed, if it was told to make room."""
+    if not holder.active or holder.started_at is None:
+        return None
+    limit = holder.started_at + timedelta(seconds=holder.walltime_s)
+    return min(limit, leaves_by or limit)
 
 
 def _asked(job: Job) -> Resources | None:

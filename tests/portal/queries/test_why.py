@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from jobs.lifecycle import Reason
+from jobs.lifecycle import Reason, State
 from jobs.scheduler.policy import Order
 from jobs.scheduler.priority import AFTER_LONG
 from jobs.scheduler.rank import points_of
-from portal.models import Node, Project, SchedulingPolicy, UsageBalance, User
+from portal.models import Attempt, Node, Project, SchedulingPolicy, UsageBalance, User
 from portal.queries import snapshot, why
 from tests.portal import cast
 from tests.portal.cast import NOW
@@ -68,3 +68,18 @@ def test_who_waited_too_long_is_told_so(
     told = why.of(cast.job(alice, project, submitted_at=NOW - 15 * DAY), NOW).turn
     assert told is not None
     assert told.own.endswith(f" {AFTER_LONG}")
+
+
+def test_who_makes_room_is_there_until_its_grace_is_over(
+    alice: User, project: Project, node: Node
+) -> None:
+    stops, goes_on = (cast.job(alice, project, state=State.RUNNING) for _ in range(2))
+    for index, holder in enumerate((stops, goes_on)):
+        cast.run(holder, node, index)
+    by = NOW + timedelta(minutes=1)
+    Attempt.objects.filter(job=stops).update(leaves_by=by)
+    names = f"Jobs {stops.pk} and {goes_on.pk} make room for it."
+    waits = cast.job(alice, project, gpus=4, detail=names)
+    assert [holder.until for holder in why.of(waits, NOW).holders] == [
+        by, goes_on.started_at + timedelta(seconds=goes_on.walltime_s),
+    ]  # fmt: skip
