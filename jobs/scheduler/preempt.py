@@ -125,7 +125,8 @@ class Preemption:
         promises the job its place from then on.
         """
         there = self._whereabouts(pool)
-        trial = _Trial(job, group, pool, shape, length, self._now, self._tally)
+        lasts = self._policy.grace_s + length
+        trial = _Trial(job, group, pool, shape, lasts, self._now, self._tally)
         for victim in self._leaving:
             trial.remove(victim, there.get(victim.job_id, []))
         for claim in self._claims:
@@ -242,7 +243,7 @@ class _Trial:
         return limit not in (FITS, BORROWS)
 
     def fits(self) -> bool:
-        """Whether it could start, were they gone, and break no promise."""
+        """Whether it could start once they are gone, and break no promise."""
         if self.limited(self._shape.gpus) or not self._pool.has_room(self._shape.asked):
             return False
         self._shape.fails_from = math.inf

@@ -116,6 +116,20 @@ def test_who_could_end_before_what_the_admin_keeps_is_given_room() -> None:
     assert [(one.job_id, one.for_id) for one in plan(asked, NOW).preempted] == [(51, 2)]
 
 
+@pytest.mark.parametrize(("spare_s", "gone"), [(59, []), (60, [51])])
+def test_nobody_has_to_go_for_who_would_come_too_late(spare_s: int, gone: list[int]) -> None:
+    """The victim is there until its grace is over, and what is promised then is kept."""
+    full, hour = node(1, gpus=1, used={51: 1}), NOW + timedelta(hours=1)
+    active = (replace(idle(51), ends_by=hour),)
+    first = pending(1, 1, band=Band.PRODUCTION)
+    job = pending(2, 1, walltime_s=3600 - spare_s)
+    policy = Policy(preempts={Band.BATCH: frozenset({Band.BEST_EFFORT})})
+    asked = Snapshot((full,), (first, job), active, policy=policy)
+    window = Reservation(1, "upgrade", hour, NOW + timedelta(hours=5), frozenset({1}))
+    for snapshot in (asked, replace(asked, pending=(job,), reservations=(window,))):
+        assert [one.job_id for one in plan(snapshot, NOW).preempted] == gone
+
+
 def test_a_plan_that_preempts_keeps_to_what_is_free() -> None:
     """What a node's CPUs are is known again after it was thought to be empty."""
     full = node(1, used={51: 1}, cpus_free=0)
@@ -162,7 +176,7 @@ def test_as_few_as_will_do_and_never_in_vain(snapshot: Snapshot) -> None:
     gone = {one.job_id for one in plan(snapshot, NOW).preempted}
     if not gone:
         return
-    (job,) = snapshot.pending
+    job = _after_grace(snapshot.pending[0])
     empty = without(snapshot, [run.id for run in snapshot.running])
     if has_room(empty, job, oracle(empty)) is None:
         return
@@ -175,6 +189,11 @@ def test_as_few_as_will_do_and_never_in_vain(snapshot: Snapshot) -> None:
 
 def _could(snapshot: Snapshot, job: Pending) -> bool:
     return bool(has_room(snapshot, job, oracle(snapshot)))
+
+
+def _after_grace(job: Pending) -> Pending:
+    """It needs the room for so long: that those have ended who go for it."""
+    return replace(job, walltime_s=job.walltime_s + round(EAGER.grace_s))
 
 
 @given(snapshots(most=1))
@@ -195,7 +214,7 @@ def test_who_can_be_given_room_is(snapshot: Snapshot) -> None:
             for run in snapshot.running
             if run.leaving or run.ends_by <= NOW + timedelta(seconds=62)
         ]
-        if startable(without(snapshot, allowed), job, NOW):
+        if startable(without(snapshot, allowed), _after_grace(job), NOW):
             assert decided.preempted or startable(without(snapshot, chain(soon, allowed)), job, NOW)
 
 
