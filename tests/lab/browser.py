@@ -12,6 +12,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-quic"]
 PATIENCE_MS = 60_000
+_CUT_OFF = ("htmx:afterRequest", "htmx:sendAbort", "htmx:sendError")
+"""So htmx tells of a request that the next one or the next page cut off. Of one that failed the
+browser complains itself."""
 _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`CSP: ${event.violatedDirective} forbids ${event.blockedURI} at ` +
@@ -61,7 +64,7 @@ class Visitor:
         return bool(self.page.evaluate("window.sameAsBefore === true"))
 
     def _hear(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") and not message.text.startswith(_CUT_OFF):
             self.complaints.append(f"{self.page.url}: {message.text}")
 
     def _see(self, request: Request) -> None:
