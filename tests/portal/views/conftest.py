@@ -1,4 +1,4 @@
-"""A job that waits for another one, as its pages show it."""
+"""Jobs, as their pages show them."""
 
 from __future__ import annotations
 
@@ -29,4 +29,17 @@ def waiting(alice: User, project: Project, holder: Job) -> Job:
     job = cast.job(alice, project, gpus=2, submitted_at=now - timedelta(minutes=10))
     schedule.schedule(now=now)
     job.refresh_from_db()
+    return job
+
+
+@pytest.fixture
+def pending(alice: User, project: Project) -> Job:
+    """No pass has looked at it yet."""
+    return cast.job(alice, project)
+
+
+@pytest.fixture
+def running(alice: User, project: Project, node: Node) -> Job:
+    job = cast.job(alice, project, state=State.RUNNING, gpus=2)
+    cast.run(job, node, 0, 1)
     return job
