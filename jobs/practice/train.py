@@ -99,12 +99,13 @@ def adam(state: State, name: str, slope: Floats) -> None:
 
 
 def save(state: State, directory: Path | None) -> None:
-    """Write under a temporary name, then rename: nobody ever sees half of a checkpoint."""
+    """Write under a temporary name, then rename: nobody ever sees half of a checkpoint, also where
+    ranks on several nodes write the same one."""
     if directory is None:
         return
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"checkpoint-step-{int(state['step']):06d}.npz"
-    fresh = path.with_name(f".{path.name}.tmp")
+    fresh = path.with_name(f".{path.name}.{os.environ.get('SLURM_PROCID', '0')}.tmp")
     with fresh.open("wb") as handle:
         arrays: Any = state
         np.savez(handle, **arrays)

@@ -69,6 +69,22 @@ def test_nothing_to_go_on_from_is_said(tmp_path: Path) -> None:
     assert "no checkpoint-step-NUMBER.npz" in out
 
 
+def test_ranks_that_save_the_same_step_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, flush = {"step": np.array(80)}, os.fsync
+
+    def meanwhile(handle: int) -> None:
+        monkeypatch.setattr(os, "fsync", flush)
+        monkeypatch.setenv("SLURM_PROCID", "1")
+        train.save(state, tmp_path)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    train.save(state, tmp_path)
+    assert checkpoints(tmp_path) == ["checkpoint-step-000080.npz"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_ends_it_after_one_more_checkpoint(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, "--seconds", "600")
