@@ -1,15 +1,15 @@
 """How long a job will run, foretold from how long others like it ran.
 
 The expectation is a mixture: the last run times of the narrowest key that has any (the same user,
-project, name and size), and, for what these few cannot say, those of ever wider keys. Of one key,
-the newest run times weigh most: "using recent data is more important than mining the history for
-similar jobs" (Tsafrir, Etsion, Feitelson: Backfilling using system-generated predictions rather
-than user runtime estimates, IEEE TPDS 18(6), 2007, whose predictor is the mean of the user's last
-two jobs; its corrections of a prediction that proved too short are `Prediction.longer_than`). The
-keys are those of Smith, Taylor, Foster (Predicting application run times using historical
-information, JSSPP 1998) and of QSSF (Hu et al.: Characterization and prediction of deep learning
-workloads in large-scale GPU datacenters, SC'21). How a job ended does not matter: what counts is
-for how long it held its GPUs.
+project, name and size), for what these few cannot say, those of ever wider keys, and for what all
+of them leave open the walltime. Of one key, the newest run times weigh most: "using recent data is
+more important than mining the history for similar jobs" (Tsafrir, Etsion, Feitelson: Backfilling
+using system-generated predictions rather than user runtime estimates, IEEE TPDS 18(6), 2007, whose
+predictor is the mean of the user's last two jobs; its corrections of a prediction that proved too
+short are `Prediction.longer_than`). The keys are those of Smith, Taylor, Foster (Predicting
+application run times using historical information, JSSPP 1998) and of QSSF (Hu et al.:
+Characterization and prediction of deep learning workloads in large-scale GPU datacenters, SC'21).
+How a job ended does not matter: what counts is for how long it held its GPUs.
 """
 
 from __future__ import annotations
@@ -196,6 +196,9 @@ class History:
                 break
         if not outcomes:
             return _nothing_known(work.walltime_s), rests_on
+        if left >= 1 - ENOUGH and work.walltime_s is not None:
+            # Of a new lab's first minute-long job nobody shall conclude that all are so short.
+            outcomes.append((work.walltime_s, left))
         return _summed(sorted(outcomes), work.walltime_s, from_n, by), rests_on
 
     def _weighted(

@@ -222,6 +222,15 @@ def test_one_run_time_leaves_half_to_the_wider_keys() -> None:
     assert known.predict(TRAIN).expected_s == pytest.approx(expected)
 
 
+def test_the_first_short_job_of_a_lab_says_little_of_the_next_ones() -> None:
+    """Worked by hand: one job of somebody else, in another project and of another size, ran for a
+    minute. Only the widest key knows it, and leaves half to the walltime."""
+    sample = Work("root", "practice", "spirals", 1, walltime_s=600)
+    found = history(ran(sample, 60)).predict(replace(TRAIN, walltime_s=28_800))
+    assert found.expected_s == pytest.approx((60 + 28_800) / 2)
+    assert (found.low_s, found.high_s, found.from_n) == (60, 28_800, 1)
+
+
 def test_a_job_that_outlives_its_prediction_is_expected_to_run_on() -> None:
     known = history(ran(TRAIN, *[600.0, 700.0, 650.0, 7_200.0] * 5)).predict(TRAIN)
     assert known.expected_s < 4_000
