@@ -20,11 +20,10 @@ from portal.models import Job, User
 from portal.queries import job as query
 from portal.queries import sooner
 from portal.views.requests import PageRequest
+from portal.views.throttle import one_at_a_time
 
 KEPT_S = 60.0
 """An answer, as long as the queue is the same; it says when it was found."""
-LONGEST_S = 120.0
-"""A person who asks again is kept waiting no longer, should the process have died that works."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +61,14 @@ def sooner_page(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def _answer(person: User, job: Job) -> Answer | None:
-    """Found before, or now; None while another one is being worked out for this person.
-
-    It is several whole passes: whoever clicks again and again shall not slow down all others.
-    """
+    """Found before, or now; None while another one is being worked out for this person."""
     name = f"sooner:{job.pk}:{sooner.last_event()}"
     if text := broker.kept(name):
         return _read(text)
-    flag = f"sooner-for:{person.pk}"
-    if not broker.first(flag, LONGEST_S):
-        return None
-    try:
+    with one_at_a_time("sooner", person) as free:
+        if not free:
+            return None
         answer = _worked_out(job, timezone.localtime())
-    finally:
-        broker.clear(flag)
     broker.keep(name, json.dumps(asdict(answer), default=datetime.isoformat), KEPT_S)
     return answer
 

@@ -11,17 +11,19 @@ from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
+from django_htmx.http import trigger_client_event
 
 from jobs.directives import SpecErrors, check, parse
 from jobs.rules import SpecError
 from portal.actions import submit
 from portal.forms import spec_text
 from portal.forms.submit import FIRST_SCRIPT, SubmitForm
-from portal.models import Checkpoint, Job
+from portal.models import Checkpoint, Job, User
 from portal.queries import job as query
 from portal.queries import partitions, room
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
+from portal.views.throttle import one_at_a_time
 
 _SETTINGS = {
     "name": "name",
@@ -137,12 +139,16 @@ def _take(
 def check_page(request: PageRequest, pk: int | None = None) -> HttpResponse:
     """What is wrong with the form as typed, and what it would ask for: a part of the page.
 
-    `pk` is the job that is relaunched.
+    `pk` is the job that is relaunched. The page asks again where the outlook is pending.
     """
     saved = query.complete_checkpoints(_relaunchable(request, pk)) if pk is not None else ()
     form = SubmitForm(request.POST, user=request.user, checkpoints=saved)
     form.is_valid()
-    return render(request, "submit/check.html", _judge(request, form))
+    judged = _judge(request, form)
+    response = render(request, "submit/check.html", judged)
+    if "asked" in judged and judged["outlook"] is None:
+        trigger_client_event(response, "outlook-pending")
+    return response
 
 
 def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
@@ -167,13 +173,7 @@ def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
         context |= {
             "asked": asked,
             "asks_for": spec_text.asks_for(asked.spec.resources),
-            "outlook": room.outlook(
-                owner=request.user,
-                project=asked.project,
-                spec=asked.spec,
-                partition=asked.partition,
-                now=now,
-            ),
+            "outlook": _outlook(request.user, asked, now),
         }
     lines = [(error, "error") for error in errors] + [(note, "warning") for note in looked.warnings]
     marks = [
@@ -182,6 +182,21 @@ def _judge(request: PageRequest, form: SubmitForm) -> dict[str, Any]:
         if item.line is not None
     ]
     return context | {"errors": errors, "marks": marks, "form": form}
+
+
+def _outlook(person: User, asked: submit.Request, now: datetime) -> room.Outlook | None:
+    """None while another one is being worked out for this person: it takes a whole pass, and goes
+    on though what is typed next has made it outdated."""
+    with one_at_a_time("outlook", person) as free:
+        if not free:
+            return None
+        return room.outlook(
+            owner=person,
+            project=asked.project,
+            spec=asked.spec,
+            partition=asked.partition,
+            now=now,
+        )
 
 
 def _said(script: str, now: datetime) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 from playwright.sync_api import Browser, Page, expect
 
 from tests.lab.browser import Visitor
@@ -65,6 +66,26 @@ def test_what_the_script_says_is_read_whole_in_the_form(editor: Page, width: int
     assert cut == []
     name.fill("mine")
     expect(editor.locator(".field", has=name)).not_to_have_attribute("data-from-script", "")
+
+
+def test_an_outlook_that_is_still_worked_out_is_asked_for_until_it_is_told(
+    carrel: Carrel, visitor: Visitor
+) -> None:
+    # A node that does not answer is enough to wait for.
+    away = "from tests.portal import cast; cast.node('away', host='127.0.0.1', port=1)"
+    carrel.manage("shell", "-c", away)
+    [(person,)] = carrel.rows("SELECT id FROM portal_user")
+    check, said = visitor.page.locator("#check"), "still being worked out"
+    with redis.Redis(unix_socket_path=str(carrel.data / "redis" / "s")) as flags:
+        # As if an earlier one took long.
+        flags.set(f"carrel:outlook-for:{person}", 1)
+        visitor.complaints.clear()
+        visitor.page.goto("/jobs/new/")
+        expect(check).to_contain_text(said)
+        flags.delete(f"carrel:outlook-for:{person}")
+    expect(check).to_contain_text("Submitted now")
+    expect(check).not_to_contain_text(said)
+    assert visitor.complaints == []
 
 
 def test_a_preview_says_that_it_is_worked_out_and_is_sent_once(visitor: Visitor) -> None:

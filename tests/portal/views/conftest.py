@@ -1,13 +1,15 @@
-"""Jobs, as their pages show them."""
+"""Jobs, as their pages show them; and a Redis that is another one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from jobs.lifecycle import State
+from portal import broker
 from portal.actions import schedule
 from portal.models import Job, Node, Project, User
 from tests.portal import cast
@@ -43,3 +45,11 @@ def running(alice: User, project: Project, node: Node) -> Job:
     job = cast.job(alice, project, state=State.RUNNING, gpus=2)
     cast.run(job, node, 0, 1)
     return job
+
+
+@pytest.fixture
+def another_redis() -> Iterator[None]:
+    """Settings may name another Redis: the client is made anew before and afterwards."""
+    broker.connection.cache_clear()
+    yield
+    broker.connection.cache_clear()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.lifecycle import State
+from portal import broker
 from portal.models import Job, Node, Partition, Project, User
+from portal.queries import room
 from tests.portal import cast
 
 SCRIPT = "#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --gres=gpu:2\necho hello\n"
@@ -175,3 +181,107 @@ def test_queries_of_the_check_do_not_grow(as_alice: Client, alice: User, project
         cast.node(f"more-{number}")
         cast.job(alice, project)
     assert queries(as_alice) == before
+
+
+ASKS_AGAIN = "outlook-pending"
+
+
+def is_told(response: HttpResponse) -> tuple[bool, bool]:
+    """Whether it says what would become of the request, and whether the page is to ask again."""
+    page = response.text
+    told = "Submitted now, it would start at once on gpu-1." in page
+    assert ("still being worked out" in page) == (not told)
+    assert "1 node with 2 GPUs" in page
+    return told, ASKS_AGAIN in response.headers.get("HX-Trigger", "")
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], list[HttpResponse]]:
+    """While the next outlook is worked out, this client checks: what it got."""
+
+    def slow_down(client: Client) -> list[HttpResponse]:
+        answers: list[HttpResponse] = []
+        outlook = room.outlook
+
+        def slowly(**about: Any) -> room.Outlook:
+            monkeypatch.setattr(room, "outlook", outlook)
+            answers.append(post(client))
+            return outlook(**about)
+
+        monkeypatch.setattr(room, "outlook", slowly)
+        return answers
+
+    return slow_down
+
+
+def post(client: Client, **fields: str) -> HttpResponse:
+    return client.post("/jobs/check/", {"script": SCRIPT, **fields})
+
+
+def test_one_outlook_at_a_time_is_worked_out_for_a_person(
+    as_alice: Client, meanwhile: Callable[[Client], list[HttpResponse]]
+):
+    during = meanwhile(as_alice)
+    assert is_told(post(as_alice)) == (True, False)
+    assert [is_told(answer) for answer in during] == [(False, True)]
+    assert is_told(post(as_alice)) == (True, False)
+
+
+def test_nobody_waits_for_the_outlook_of_another_one(
+    as_alice: Client, as_bob: Client, meanwhile: Callable[[Client], list[HttpResponse]]
+):
+    during = meanwhile(as_bob)
+    assert is_told(post(as_alice)) == (True, False)
+    assert [is_told(answer) for answer in during] == [(True, False)]
+
+
+@pytest.fixture
+def under_way(alice: User) -> Iterator[None]:
+    """An outlook for Alice, by another process."""
+    flag = f"outlook-for:{alice.pk}"
+    assert broker.first(flag, 60.0)
+    yield
+    broker.clear(flag)
+
+
+def test_what_is_wrong_is_told_while_an_outlook_is_worked_out(as_alice: Client, under_way: None):
+    late = post(as_alice, dependency="afterok:4711")
+    assert "there is no job 4711" in late.text
+    assert "HX-Trigger" not in late.headers
+    script = SCRIPT.replace("echo", "#SBATCH --time=1\necho")
+    overruled = post(as_alice, script=script, walltime="2:00")
+    assert "Walltime: the form" in overruled.text
+    assert is_told(overruled) == (False, True)
+
+
+def test_a_relaunch_asks_again_too(
+    as_alice: Client, alice: User, project: Project, under_way: None
+):
+    old = cast.job(alice, project, state=State.COMPLETED)
+    address = f"/jobs/{old.pk}/relaunch/check/"
+    assert is_told(as_alice.post(address, {"script": SCRIPT})) == (False, True)
+
+
+def test_a_job_is_taken_in_while_an_outlook_is_worked_out(as_alice: Client, under_way: None):
+    assert as_alice.post("/jobs/new/", {"script": SCRIPT}).status_code == 302
+    assert Job.objects.exists()
+
+
+def test_after_a_mistake_the_next_one_gets_its_outlook(
+    as_alice: Client, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(**about: Any) -> Any:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(room, "outlook", fails)
+        post(as_alice)
+    assert is_told(post(as_alice)) == (True, False)
+
+
+def test_without_redis_everybody_gets_an_outlook(
+    as_alice: Client, under_way: None, settings: Any, tmp_path: Path,
+    another_redis: None,
+):  # fmt: skip
+    settings.REDIS_URL = f"unix://{tmp_path}/nobody-listens"
+    assert is_told(post(as_alice)) == (True, False)

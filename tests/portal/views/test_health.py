@@ -17,14 +17,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def another_redis() -> Iterator[None]:
-    """Settings may name another Redis: the client is made anew before and afterwards."""
-    broker.connection.cache_clear()
-    yield
-    broker.connection.cache_clear()
-
-
-@pytest.fixture
 def silent(tmp_path: Path) -> Iterator[tuple[str, list[socket.socket]]]:
     """A Redis that takes connections and never answers: its address, and who came."""
     came: list[socket.socket] = []
