@@ -34,6 +34,8 @@ WIDER_KEY_WEIGHT = 1.0
 ENOUGH = 0.999
 """Keys wider than those that fill this share of the mixture are left out. Lower values lose the
 rare long runs, and with them the mean."""
+OPEN = 0.05
+"""Of the mixture, if the keys leave so much open, that is filled by the walltime."""
 UNKNOWN_S = 3600.0
 """Expected of a job without a walltime when nothing has ended yet."""
 LOW, HIGH = 0.1, 0.9
@@ -196,7 +198,7 @@ class History:
                 break
         if not outcomes:
             return _nothing_known(work.walltime_s), rests_on
-        if left >= 1 - ENOUGH and work.walltime_s is not None:
+        if left >= OPEN and work.walltime_s is not None:
             # Of a new lab's first minute-long job nobody shall conclude that all are so short.
             outcomes.append((work.walltime_s, left))
         return _summed(sorted(outcomes), work.walltime_s, from_n, by), rests_on

@@ -107,7 +107,7 @@ def test_of_who_waits_to_go_on_only_the_rest_is_expected(
     assert why.of(waits, NOW).prediction.expected_s == pytest.approx(4 * 3600)
     # Without a checkpoint it begins again.
     Checkpoint.objects.all().delete()
-    assert snapshot.take(NOW).pending[0].expected_s == pytest.approx(10 * 3600, rel=0.01)
+    assert snapshot.take(NOW).pending[0].expected_s == pytest.approx(10 * 3600)
 
 
 def test_of_who_runs_again_the_rest_is_expected_since_it_did(

@@ -101,8 +101,7 @@ def test_what_its_expected_run_time_rests_on(
         outcome=State.COMPLETED,
     )  # fmt: skip
     assert old.move(State.COMPLETED, now=cast.NOW + timedelta(minutes=20))
-    # Each of the eight kinds of jobs like it leaves half open: 1/256 counts as its hour.
-    assert "about 20 min 09 s, as your last job named train in vision on 2 GPUs ran" in text(
+    assert "about 20 min 00 s, as your last job named train in vision on 2 GPUs ran" in text(
         as_alice, waiting
     )
     assert "as alice&#x27;s last job named train in vision on 2 GPUs ran" in text(as_bob, waiting)
