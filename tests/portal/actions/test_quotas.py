@@ -50,7 +50,7 @@ def test_a_quota_is_set_changed_and_taken_away(do: Verb, project: Project, node:
     mine = {"project": project, "scope": Scope.USER, "band": Band.BATCH}
     limits = {"gpus": 4, "gpu_hours": 100.5, "partitions": ["gpu"], "gpu_models": [A100]}
     assert do(quotas.set_quota, **mine, limits=limits, period_days=30)
-    whose = "vision, each user, batch"
+    whose = "vision: each user, batch"
     assert told() == (
         "quota set", whose,
         {
