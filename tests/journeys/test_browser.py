@@ -118,7 +118,8 @@ def test_a_job_from_the_editor_to_its_cancellation(
         "SELECT a.key FROM portal_allocation a JOIN portal_attempt t ON t.id = a.attempt_id"
         " WHERE t.job_id = ?", job
     )[0]  # fmt: skip
-    assert len(_processes(key)) >= 3
+    # Between one `sleep` and the next there is no third one.
+    until(lambda: len(_processes(key)) >= 3, lambda: _processes(key))
     page.get_by_role("link", name="Cancel").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(f"Cancel job {job}?")
