@@ -97,8 +97,7 @@ for seconds in (4, 6, 8, 10, 20, 60, 80, 100, 110, 120, 130, 140, 150, 160, 170)
         number=1, started_at=job.started_at, ended_at=now, outcome='COMPLETED')
     Event.objects.create(at=now, job=job, kind='state', new='COMPLETED')
 """
-"""Others of that name have run for 4 s to 170 s, four of five for 6 s to 160 s: so do those of the
-test, from when the page was read."""
+"""Others of that name have run for 4 s to 170 s; from when the page is read the test's do, too."""
 SPREAD = re.compile(r"in about \d+ min, between (.+) and (.+)")
 
 
