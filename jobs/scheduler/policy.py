@@ -83,6 +83,11 @@ class Policy:
     """In all orders but that of submission, who has waited too long goes before all others of its
     band. Published simulations know no such bound."""
 
+    @property
+    def gives_turns(self) -> bool:
+        """Whether who has waited too long goes first; by submission that is so anyway."""
+        return self.bounded and self.order is not Order.SUBMISSION
+
     def __post_init__(self) -> None:
         if self.reservations < 1:
             raise ValueError(f"at least 1 job is promised a time, not {self.reservations!r}")

@@ -45,7 +45,7 @@ def _score(snapshot: Snapshot, now: datetime) -> Score:
         return lambda job: 0.0
     by_points = order is Order.PRIORITY
     own = points_of(snapshot, now) if by_points else _by_length(snapshot, now.timestamp())
-    first = passed_over(snapshot, now) if snapshot.policy.bounded else frozenset()
+    first = passed_over(snapshot, now) if snapshot.policy.gives_turns else frozenset()
     return (lambda job: math.inf if job.id in first else own(job)) if first else own
 
 

@@ -43,8 +43,8 @@ def turn(policy: Policy, job: Pending, fair_share: float, now: datetime) -> Turn
 
 def _own(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:
     own = _figures(policy, job, fair_share, now)
-    long = policy.bounded and is_long(waited_s(job, now.timestamp()))
-    return f"{own} {AFTER_LONG}" if long and policy.order is not Order.SUBMISSION else own
+    long = policy.gives_turns and is_long(waited_s(job, now.timestamp()))
+    return f"{own} {AFTER_LONG}" if long else own
 
 
 def _figures(policy: Policy, job: Pending, fair_share: float, now: datetime) -> str:

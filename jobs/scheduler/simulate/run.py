@@ -163,7 +163,7 @@ class Simulation:
         facts = self._facts
         if self.policy.order in (Order.PRIORITY, Order.FAIR_RATIO):
             facts = replace(facts, usage=self.shares.usage(now))
-        if self.policy.bounded and self.policy.order is not Order.SUBMISSION:
+        if self.policy.gives_turns:
             first, long = self.queues[name].first(), self._long[name].values()
             facts = replace(facts, pending=tuple(first), running=tuple(long))
         return place(facts, _at(now))
