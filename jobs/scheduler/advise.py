@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from jobs.bands import Band
 from jobs.scheduler.alternatives import Alternative, Steps, alternatives
 from jobs.scheduler.plan import expect, plan
 from jobs.scheduler.snapshot import Pending, Snapshot
@@ -36,14 +37,16 @@ class Advice:
 
 
 def advise(
-    snapshot: Snapshot, job_id: int, now: datetime, partitions: Iterable[str] = ()
-) -> Advice | None:
+    snapshot: Snapshot, job_id: int, now: datetime,
+    partitions: Iterable[str] = (), bands: Iterable[Band] = (),
+) -> Advice | None:  # fmt: skip
     """The least change that starts this waiting job at once, or the one that starts it first.
 
-    None if none does so noticeably sooner. `partitions`: others that it may go to.
+    None if none does so noticeably sooner. `partitions` and lower `bands`: others that it may
+    go to.
     """
     job = next(waits for waits in snapshot.pending if waits.id == job_id)
-    things = [steps for steps in alternatives(job, snapshot, now, partitions) if steps]
+    things = [steps for steps in alternatives(job, snapshot, now, partitions, bands) if steps]
     tries = Tries(snapshot, job, [step.job for steps in things for step in steps], now)
     for steps in things:
         least = next((step for step in steps if tries.starts(step.job)), None)

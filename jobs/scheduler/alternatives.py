@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from jobs.bands import Band
 from jobs.scheduler.fit import usable_models
 from jobs.scheduler.snapshot import DependencyState, Pending, Snapshot
 from jobs.scheduler.waits import Others
@@ -34,9 +35,10 @@ Steps = Sequence[Alternative]
 
 
 def alternatives(
-    job: Pending, snapshot: Snapshot, now: datetime, partitions: Iterable[str] = ()
-) -> Iterator[Steps]:
-    """The smallest sacrifices first. `partitions`: others that it may go to."""
+    job: Pending, snapshot: Snapshot, now: datetime,
+    partitions: Iterable[str] = (), bands: Iterable[Band] = (),
+) -> Iterator[Steps]:  # fmt: skip
+    """The smallest sacrifices first. `partitions` and lower `bands`: others that it may go to."""
     own = _own(job, snapshot, now)
     if own is not None:
         yield [own]
@@ -53,6 +55,9 @@ def alternatives(
     yield _less_memory(job)
     for name in partitions:
         yield [Alternative(f"in partition {name}", replace(job, partition=name))]
+    for band in bands:
+        words = f"in band {band}, where others may take its place,"
+        yield [Alternative(words, replace(job, band=band))]
     yield shorter[len(half) :]
     yield _smaller(job)
 

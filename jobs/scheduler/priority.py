@@ -92,6 +92,11 @@ class WeightedFactor:
     points: float
     sentence: str
 
+    @property
+    def told(self) -> str:
+        """The points as people read them: nobody wants to read 0.007 of 500."""
+        return _rounded(self.points if abs(self.points) >= self.weight / 1000 else 0)
+
 
 @dataclass(frozen=True)
 class Priority:
@@ -184,21 +189,15 @@ def _size(factors: Factors, weight: float) -> WeightedFactor:
 
 def _nice(nice: int, weight: float) -> WeightedFactor:
     factor = -nice / MAX_NICE
-    brought = weight * factor
-    if not nice:
-        sentence = "No admin has moved it: 0 points."
-    else:
-        which = "back" if nice > 0 else "forward"
-        sentence = f"An admin moved it {which} with nice {nice}: {_rounded(brought)} points."
-    return WeightedFactor("nice", factor, weight, brought, sentence)
+    part = WeightedFactor("nice", factor, weight, weight * factor, "")
+    which = "back" if nice > 0 else "forward"
+    moved = f"An admin moved it {which} with nice {nice}" if nice else "No admin has moved it"
+    return replace(part, sentence=f"{moved}: {part.told} points.")
 
 
 def _factor(name: str, factor: float, weight: float, lead: str) -> WeightedFactor:
-    brought = weight * factor
-    # Nobody wants to read 0.007 of 500.
-    told = brought if brought >= weight / 1000 else 0
-    sentence = f"{lead}: {_rounded(told)} of {_rounded(weight)} points."
-    return WeightedFactor(name, factor, weight, brought, sentence)
+    part = WeightedFactor(name, factor, weight, weight * factor, "")
+    return replace(part, sentence=f"{lead}: {part.told} of {_rounded(weight)} points.")
 
 
 def _rounded(number: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 
 from jobs.directives.formats import UNLIMITED, walltime
-from jobs.scheduler.words import sentence
+from jobs.scheduler.words import sentence, span
 
 
 class WalltimeField(forms.CharField):
@@ -27,5 +27,5 @@ class WalltimeField(forms.CharField):
         except ValueError as error:
             raise forms.ValidationError(sentence(str(error))) from error
         if found < self._least_s:
-            raise forms.ValidationError("Give a minute or more, as in 0:10:00.")
+            raise forms.ValidationError(f"Give {span(self._least_s)} or more, as in 0:10:00.")
         return found

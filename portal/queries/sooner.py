@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from django.db.models import Max
 
+from jobs.bands import Band
 from jobs.scheduler.advise import Advice, advise
 from jobs.scheduler.limits import Demand
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.rank import Sizes
 from jobs.scheduler.snapshot import Pending, Snapshot
-from portal.models import Event, Job
+from portal.models import Event, Job, Partition
 from portal.queries import partitions, snapshot
 
 
@@ -29,7 +32,8 @@ def advice(job: Job, now: datetime) -> Advice | None:
     waits = next((one for one in present.pending if one.id == job.pk), None)
     if waits is None:
         raise NotReached
-    return advise(present, job.pk, now, _elsewhere(job, waits, present))
+    places = _Places(job, waits, present)
+    return advise(present, job.pk, now, places.partitions(), places.bands())
 
 
 def last_event() -> int:
@@ -37,18 +41,43 @@ def last_event() -> int:
     return Event.objects.aggregate(last=Max("pk"))["last"] or 0
 
 
-def _elsewhere(job: Job, waits: Pending, present: Snapshot) -> Iterator[str]:
-    """Partitions that would take it in. The practice lab is no place for work, nor the reverse."""
-    tree = QuotaTree(present.projects, present.quotas, present.lends)
-    sizes = Sizes(present.nodes)
-    for other in partitions.for_jobs().exclude(pk=job.partition_id):
+@dataclass(frozen=True)
+class _Places:
+    """Where else the job would be taken in."""
+
+    job: Job
+    waits: Pending
+    present: Snapshot
+
+    def partitions(self) -> Iterator[str]:
+        """The practice lab is no place for work, nor the reverse."""
+        practice = self.job.partition.name == partitions.PRACTICE
+        for other in partitions.for_jobs().exclude(pk=self.job.partition_id):
+            same = (other.name == partitions.PRACTICE) == practice
+            longest = other.max_walltime_s
+            long_enough = longest is None or longest >= self.waits.walltime_s
+            if same and long_enough and self._is_taken(other, self.waits.band):
+                yield other.name
+
+    def bands(self) -> Iterator[Band]:
+        """Best-effort, which counts against no quota."""
+        band = Band.BEST_EFFORT
+        if self.waits.band is not band and self._is_taken(self.job.partition, band):
+            yield band
+
+    def _is_taken(self, partition: Partition, band: Band) -> bool:
+        waits = self.waits
         asked = Demand(
-            job.pk, waits.project_id, waits.user_id, waits.band,
-            sizes.asked(other.name, waits.resources), waits.walltime_s, other.name,
-            waits.resources.gpu_model,
+            self.job.pk, waits.project_id, waits.user_id, band,
+            self._sizes.asked(partition.name, waits.resources), waits.walltime_s,
+            partition.name, waits.resources.gpu_model,
         )  # fmt: skip
-        same = (other.name == partitions.PRACTICE) == (job.partition.name == partitions.PRACTICE)
-        long_enough = other.max_walltime_s is None or other.max_walltime_s >= waits.walltime_s
-        its_band = job.band in other.bands_for(job.owner)
-        if same and long_enough and its_band and tree.refuse(asked) is None:
-            yield other.name
+        return band in partition.bands_for(self.job.owner) and self._quotas.refuse(asked) is None
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes(self.present.nodes)
+
+    @cached_property
+    def _quotas(self) -> QuotaTree:
+        return QuotaTree(self.present.projects, self.present.quotas, self.present.lends)

@@ -72,4 +72,4 @@ def points(part: WeightedFactor) -> str:
     """`+12`, `-300`, `0`: what a factor brings. A band brings none: it goes before all points."""
     if part.name == "band":
         return "\N{EN DASH}"
-    return f"{part.points:+,.0f}".replace("+0", "0").replace("-0", "0")
+    return f"+{part.told}" if part.points > 0 and part.told != "0" else part.told

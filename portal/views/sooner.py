@@ -13,6 +13,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from jobs.bands import Band
 from jobs.scheduler.advise import Advice
 from portal import broker
 from portal.forms import spec_text
@@ -94,8 +95,10 @@ def _found(job: Job, advice: Advice) -> Found:
         resources=advice.job.resources,
         walltime_s=advice.job.walltime_s,
         partition=advice.job.partition,
+        band=advice.job.band,
     )
-    before = spec_text.form_values(replace(spec, partition=job.partition.name))
+    as_is = replace(spec, partition=job.partition.name, band=Band(job.band))
+    before = spec_text.form_values(as_is)
     after = spec_text.form_values(changed)
     fields = {name: value for name, value in after.items() if value != before[name]}
     alone = job.array_index is not None

@@ -48,8 +48,8 @@ _SETTINGS = {
 }
 """A field of the form -> what a script's directives set in its place."""
 CHANGED = (
-    "walltime", "partition", "nodes", "max_switches", "gpus_per_node", "shards", "gpu_model",
-    "tasks_per_node", "cpus_per_task", "memory", "array",
+    "walltime", "partition", "band", "nodes", "max_switches", "gpus_per_node", "shards",
+    "gpu_model", "tasks_per_node", "cpus_per_task", "memory", "array",
 )  # fmt: skip
 """What a link to a relaunch may say in place of the old job."""
 

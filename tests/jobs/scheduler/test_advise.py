@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
+from jobs.bands import Band
 from jobs.scheduler.advise import SOONER, Advice, advise
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
@@ -154,6 +155,23 @@ def test_within_what_a_quota_leaves() -> None:
     assert found.sentence == "With 3 GPUs in place of 4 it would start now."
 
 
+def test_where_no_quota_counts() -> None:
+    held = replace(DAY[0], project_id=1, gpus=4, started_at=NOW)
+    queue = (pending(1, 1, project_id=1),)
+    asked = Snapshot(
+        (node(1, used={50: 4}), node(2)), queue, (held,),
+        projects=(Project(1, "vision", None),),
+        quotas=(Quota(1, Limits(gpus=4)),), quota_usage=usage(list(queue), [held]),
+    )  # fmt: skip
+    assert advise(asked, 1, NOW) is None
+    found = advise(asked, 1, NOW, bands=[Band.BEST_EFFORT])
+    assert found is not None
+    assert found.sentence == (
+        "In band best-effort, where others may take its place, it would start now."
+    )
+    assert followed(asked, found).starts
+
+
 def test_when_nothing_helps_nothing_is_advised() -> None:
     asked = Snapshot(tuple(FULL), (pending(1, 1),), tuple(DAY))
     assert advise(asked, 1, NOW) is None
@@ -175,7 +193,7 @@ def test_a_later_start_is_compared_with_what_is_expected_as_it_is() -> None:
 def test_who_follows_an_advice_starts_sooner(snapshot: Snapshot) -> None:
     as_it_is = plan(snapshot, NOW)
     for job_id in as_it_is.explanations:
-        advice = advise(snapshot, job_id, NOW)
+        advice = advise(snapshot, job_id, NOW, bands=[Band.BEST_EFFORT])
         if advice is None:
             continue
         changed = followed(snapshot, advice)

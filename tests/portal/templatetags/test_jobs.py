@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jobs.lifecycle import Reason
+from jobs.scheduler.priority import WeightedFactor
 from portal.models import Job
 from portal.templatetags.jobs import linked_jobs, why_waiting
+from portal.templatetags.starts import points
 from tests.jobs.scheduler.worked_examples import table
 
 
@@ -43,3 +45,11 @@ def test_the_docs_say_what_each_reason_of_waiting_stands_for() -> None:
     assert told == {
         reason: words for reason, words in sentences.items() if reason and words != reason
     }
+
+
+@pytest.mark.parametrize(
+    ("brings", "told"),
+    [(0.0, "0"), (0.3, "0"), (0.5, "+0.5"), (12.4, "+12"), (1833, "+1,833"), (-3.0, "-3")],
+)
+def test_the_points_are_those_of_the_sentence(brings: float, told: str) -> None:
+    assert points(WeightedFactor("age", brings / 500, 500, brings, "")) == told

@@ -137,7 +137,7 @@ def test_a_partition_is_set(as_admin: Client, node: Node) -> None:
         ({"allowed_bands": ["production"]}, "default_band", "batch is not allowed here."),
         ({"allowed_bands": ["\N{OCTOPUS}"]}, "allowed_bands", "Select a valid choice"),
         ({"max_walltime": "soon"}, "max_walltime", "is not a time"),
-        ({"max_walltime": "0:00:30"}, "max_walltime", "Give a minute or more"),
+        ({"max_walltime": "0:00:30"}, "max_walltime", "Give 1 min or more"),
         ({"max_walltime": "-1"}, "max_walltime", "Leave it empty"),
         ({"max_walltime": "999999-0"}, "max_walltime", "Must be between a second and"),
         ({"default_walltime": "\N{OCTOPUS}"}, "default_walltime", "is not a time"),

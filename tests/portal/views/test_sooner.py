@@ -9,8 +9,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from jobs.bands import Band
 from jobs.lifecycle import State
-from portal.models import Event, Job, Node, Project, User
+from portal.models import Event, Job, Node, Project, Quota, User
 from portal.queries import sooner
 from tests.portal import cast
 
@@ -50,6 +51,22 @@ def test_what_a_script_asks_for_is_taken_out_by_hand(
     assert "Without asking for whole nodes it would start now." in shown
     assert "take that line out" in shown
     assert f'href="/jobs/{job.pk}/relaunch/"' in shown
+
+
+def test_a_band_that_needs_no_quota_is_offered_to_who_may_use_it(
+    as_alice: Client, project: Project, holder: Job, alice: User
+):
+    job = cast.job(alice, project)
+    Quota.objects.create(project=project, gpus=0)
+    shown = text(as_alice, job)
+    assert "In band best-effort, where others may take its place, it would start now." in shown
+    link = f"/jobs/{job.pk}/relaunch/?band=best-effort"
+    assert f'href="{link}"' in shown
+    assert as_alice.get(link).context["form"]["band"].value() == "best-effort"
+    job.partition.allowed_bands = [Band.BATCH]
+    job.partition.save()
+    Event.objects.create(at=timezone.now(), kind="partition changed")
+    assert "best-effort, where" not in text(as_alice, job)
 
 
 def test_when_nothing_helps_it_says_so(as_alice: Client, alice: User, project: Project, node: Node):
