@@ -1,4 +1,4 @@
-"""The practice lab: bring its nodes in on the first start, take them away at a click."""
+"""The practice lab: bring its nodes in on the first start, take them away again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 from datetime import datetime
 
 from django.conf import settings
+from django.db.models import Q
 
+from jobs.lifecycle import State
 from jobs.practice import machines as lab
 from portal.actions import nodes, setup
 from portal.actions.cancel import cancel
@@ -57,16 +59,21 @@ def first_job(*, now: datetime) -> None:
 
 def remove(*, actor: User, now: datetime) -> None:
     """Take the practice lab away: no new jobs there, its jobs are cancelled, its nodes go."""
-    simulated = Node.objects.filter(simulated=True)
-    for node in simulated:
+    for node in Node.objects.filter(simulated=True):
         nodes.drain(node=node, reason=LEAVING, actor=actor, now=now)
-    parts = Allocation.objects.filter(node__in=simulated, attempt__ended_at=None)
-    for job in Job.objects.filter(attempts__allocations__in=parts).distinct():
+    for job in jobs_there():
         cancel(job=job, actor=actor, now=now)
-    for job in Job.objects.filter(state="PENDING", partition__nodes__in=simulated).distinct():
-        if not job.partition.nodes.filter(simulated=False).exists():
-            cancel(job=job, actor=actor, now=now)
     finish_removal(now=now)
+
+
+def jobs_there() -> list[Job]:
+    """Those that hold a practice node, and those that wait for nothing else."""
+    simulated = Node.objects.filter(simulated=True)
+    parts = Allocation.objects.filter(node__in=simulated, attempt__ended_at=None)
+    real = Partition.objects.filter(nodes__simulated=False)
+    waits = Q(state=State.PENDING, partition__nodes__in=simulated) & ~Q(partition__in=real)
+    found = Job.objects.filter(Q(attempts__allocations__in=parts) | waits)
+    return list(found.select_related("owner").distinct().order_by("pk"))
 
 
 def finish_removal(*, now: datetime) -> None:

@@ -165,10 +165,13 @@ def remove(request: PageRequest, name: str) -> HttpResponse:
     return redirect("nodes")
 
 
-@by_post
 @for_managers
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove_practice(request: PageRequest) -> HttpResponse:
-    """Take the practice lab away."""
+    """Say what would happen; take the practice lab away when confirmed."""
+    if request.method != "POST":
+        context = {"jobs": practice.jobs_there()}
+        return render(request, "nodes/remove_practice.html", context)
     practice.remove(actor=request.user, now=timezone.now())
     if Node.objects.filter(simulated=True).exists():
         messages.info(

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs.lifecycle import State
 from portal.actions import nodes as actions
-from portal.models import Event, Node, Project, User
+from portal.models import Event, Job, Node, Project, User
 from tests.lab.sshd import free_port
 from tests.portal import cast
 
@@ -258,18 +258,25 @@ def test_old_figures_are_marked(as_alice: Client, node: Node) -> None:
     assert b'<span class="flag">' in as_alice.get("/nodes/").content
 
 
-def test_the_practice_lab_is_labelled_and_goes_at_a_click(
-    as_alice: Client, as_admin: Client
+def test_the_practice_lab_is_labelled_and_goes_when_confirmed(
+    as_alice: Client, as_admin: Client, alice: User, project: Project
 ) -> None:
-    cast.node("practice-1", simulated=True)
+    node = cast.node("practice-1", simulated=True)
+    job = cast.job(alice, project)
+    Job.objects.filter(pk=job.pk).update(partition=node.partition)
     page = as_alice.get("/nodes/").content
     assert b"This is a practice lab." in page
     assert b"Remove the practice lab" not in page
     assert as_alice.post("/practice/remove/").status_code == 403
     assert b"Remove the practice lab" in as_admin.get("/").content
-    assert as_admin.get("/practice/remove/").url == "/"
+    assert as_alice.get("/practice/remove/").status_code == 403
+    told = as_admin.get("/practice/remove/").text
+    assert "One job is cancelled" in told
+    assert f'href="/jobs/{job.pk}/"' in told
     assert Node.objects.exists(), "looking changes nothing"
     answer = as_admin.post("/practice/remove/", follow=True)
+    job.refresh_from_db()
+    assert job.state == State.CANCELLED
     assert b"The practice lab is gone." in answer.content
     assert b"This is a practice lab." not in answer.content
     assert not Node.objects.exists()
