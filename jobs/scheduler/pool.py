@@ -27,6 +27,9 @@ Models = frozenset[str] | None
 _SOMEBODY = -1
 """Holds a place while it is tried out."""
 
+KEPT = 256
+"""Of more classes of requests those are forgotten of whom nobody waits or runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Closure:
@@ -74,6 +77,11 @@ class Pool:
     def begin(self) -> None:
         """Another pass: what was promised in the last one, and found out, holds no more."""
         self._begun = False
+        if self.mix is not None and len(self.shapes) > KEPT:
+            asked = self.mix()
+            self.shapes = {
+                about: found for about, found in self.shapes.items() if about[0] in asked
+            }
         for promise in list(self.promises.values()):
             self.withdraw(promise.job_id)
         for shape in self.shapes.values():

@@ -71,6 +71,13 @@ def in_a_row(before: int, ran_s: float) -> int:
     return 0 if ran_s >= LONG_RUN_S else before
 
 
+def asked_after(policy: Policy, before: int) -> float:
+    """How long a run has to be until it may be asked, in seconds; infinity: it never may."""
+    if not policy.max_preemptions:
+        return math.inf
+    return max(policy.min_run_s, LONG_RUN_S if before >= policy.max_preemptions else 0.0)
+
+
 class Preemption:
     """Finds victims among those who ran when the pass began."""
 

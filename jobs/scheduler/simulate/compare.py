@@ -11,6 +11,7 @@ from jobs.scheduler import fit
 from jobs.scheduler.limits import Demand
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.rank import Sizes
 from jobs.scheduler.simulate.changes import Changes, changed_policy, changed_workload
 from jobs.scheduler.simulate.job import asked
 from jobs.scheduler.simulate.lengths import Lengths, Requested, Within
@@ -55,8 +56,6 @@ def compare(workload: Workload, policy: Policy, changes: Changes, told: Told) ->
 def play(workload: Workload, policy: Policy, told: Told) -> Side:
     """One of the two, to its end."""
     kept = tuple(_possible(workload))
-    # A job that makes room is gone at once, and goes on later where it was.
-    policy = replace(policy, grace_s=0.0)
     simulation = Simulation(replace(workload, jobs=kept), policy, _lengths(policy))
     for _ in simulation.steps():
         told(simulation.ended / len(kept))
@@ -74,18 +73,21 @@ def _lengths(policy: Policy) -> Lengths:
 def _possible(workload: Workload) -> Iterator[Trial]:
     """The jobs that would not be refused at submission."""
     tree = QuotaTree(workload.projects, workload.quotas, workload.lends)
+    sizes = Sizes(workload.nodes)
     known: dict[tuple[object, ...], bool] = {}
     for trial in workload.jobs:
         resources = trial.resources or asked(round(trial.gpus))
         shape = (resources, trial.partition)
         if shape not in known:
             known[shape] = fit.refuse(resources, workload.nodes, trial.partition) is None
-        if known[shape] and tree.refuse(_demand(trial, resources.gpu_model)) is None:
-            yield trial
+        if known[shape]:
+            gpus = sizes.asked(trial.partition, resources)
+            if tree.refuse(_demand(trial, gpus, resources.gpu_model)) is None:
+                yield trial
 
 
-def _demand(trial: Trial, model: str | None) -> Demand:
+def _demand(trial: Trial, gpus: float, model: str | None) -> Demand:
     return Demand(
-        trial.id, trial.project_id, trial.user_id, Band(trial.band), trial.gpus,
+        trial.id, trial.project_id, trial.user_id, Band(trial.band), gpus,
         trial.request_s or 0, trial.partition, model,
     )  # fmt: skip

@@ -13,6 +13,11 @@ from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial
 from jobs.scheduler.snapshot import Pending
 from jobs.spec import Resources
 
+RESTART_S = 40.0
+"""What a preemption costs on one node, as in the published runs."""
+GANG_RESTART_S = 60.0
+"""The same on several."""
+
 
 @dataclass(slots=True)
 class Run:
@@ -27,13 +32,15 @@ class Run:
     first_start_s: float = -1.0
     start_s: float = -1.0
     """Of the present run."""
+    gpus: float = 0.0
+    """As how many it counts where it runs, or ran last; parts as fractions."""
     end_s: float = -1.0
     served_s: float = 0.0
     """In all its runs."""
-    timely_s: float = 0.0
-    """What of that was between the first and the last submission."""
-    lost_s: float = 0.0
-    """What of that its restarts took."""
+    timely_gpu_s: float = 0.0
+    """GPUs x what of that was between the first and the last submission."""
+    lost_gpu_s: float = 0.0
+    """GPUs x what of that its restarts took, or what had to be done again."""
     preemptions: int = 0
     """In all its runs."""
     in_a_row: int = 0
@@ -57,22 +64,27 @@ class Run:
             self.trial.id,
             self.pending.band,
             group,
-            self.pending.resources.gpus,
+            self.gpus,
             self.start_s,
             now if checkpoints else self.start_s,
             in_a_row(self.in_a_row, now - self.start_s),
         )
 
+    @property
+    def is_gang(self) -> bool:
+        """Whether it runs on several nodes."""
+        return self.pending.resources.nodes > 1
+
     def make_room(self, now: float, checkpoints: bool) -> Pending:
         """It goes on later where it was, after a restart; without checkpoints it begins anew."""
         ran_s = now - self.start_s
         if checkpoints:
-            cost = restart_s(self.trial)
+            cost = GANG_RESTART_S if self.is_gang else RESTART_S
             self.left_s += cost - ran_s
-            self.lost_s += cost
+            self.lost_gpu_s += self.gpus * cost
         else:
             self.left_s = max(1.0, self.trial.run_s)
-            self.lost_s += ran_s
+            self.lost_gpu_s += self.gpus * ran_s
         self.preemptions += 1
         self.in_a_row = in_a_row(self.in_a_row, ran_s) + 1
         self.tries += 1
@@ -83,11 +95,6 @@ class Run:
             waited_before_s=waited_s(self.pending, self.start_s),
             eligible_at=datetime.fromtimestamp(now, UTC),
         )
-
-
-def restart_s(trial: Trial) -> float:
-    """What a preemption costs, as in the published runs: 40 s on one node, 60 s on several."""
-    return 40.0 if trial.gpus <= GPUS_PER_NODE else 60.0
 
 
 def pending(trial: Trial, lengths: Lengths) -> Pending:

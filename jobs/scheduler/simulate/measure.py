@@ -10,7 +10,6 @@ from math import ceil, fsum
 from jobs.bands import Band
 from jobs.scheduler.simulate.job import Run
 from jobs.scheduler.simulate.run import Simulation
-from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
 SHORT_S = 10.0
 """Shorter jobs count as being so long, lest they decide everything: the bounded slowdown."""
@@ -68,7 +67,7 @@ def figures(simulation: Simulation) -> Figures:
     runs = [run for run in simulation.runs.values() if run.trial.counts and run.end_s >= 0]
     waits = [run.wait_s for run in runs]
     times = [run.end_s - run.trial.submit_s for run in runs]
-    gangs = [run.wait_s for run in runs if run.trial.gpus > GPUS_PER_NODE]
+    gangs = [run.wait_s for run in runs if run.is_gang]
     projects = _projects(simulation, runs)
     speeds = [project.speed for project in projects.values()]
     return Figures(
@@ -87,7 +86,7 @@ def figures(simulation: Simulation) -> Figures:
         slowest_project_speed=min(speeds, default=0.0),
         allocated_share=_allocated(simulation),
         preemptions=sum(run.preemptions for run in runs),
-        lost_gpu_hours=fsum(run.lost_s * run.trial.gpus for run in runs) / 3600,
+        lost_gpu_hours=fsum(run.lost_gpu_s for run in runs) / 3600,
         makespan_s=max((run.end_s for run in runs), default=0.0),
         passes=len(simulation.pass_s),
         mean_pass_s=mean(simulation.pass_s),
@@ -134,7 +133,7 @@ def _allocated(simulation: Simulation) -> float:
         return 0.0
     gpus = sum(len(node.gpus) for node in simulation.workload.nodes)
     total = gpus * (max(submits) - min(submits))
-    held = fsum(run.timely_s * run.trial.gpus for run in simulation.runs.values())
+    held = fsum(run.timely_gpu_s for run in simulation.runs.values())
     return held / total if total else 0.0
 
 

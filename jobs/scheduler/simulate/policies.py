@@ -92,13 +92,13 @@ def _plain(order: Order, backfill: Backfill = Backfill.NONE) -> Policy:
     """As published simulations do it."""
     return Policy(
         order, backfill, Placing.BEST_FIT,
-        reservations=1, grace_s=0.0, min_run_s=0.0, bounded=False,
+        reservations=1, min_run_s=0.0, bounded=False,
     )  # fmt: skip
 
 
 def _carrel(order: Order) -> Policy:
     # What is promised by predictions is often wrong: to promise one job a time costs others least.
-    return Policy(order, Backfill.EASY, reservations=1, grace_s=0.0)
+    return Policy(order, Backfill.EASY, reservations=1)
 
 
 NAMED: dict[str, SimPolicy] = {
@@ -174,7 +174,6 @@ Choice = TypeVar("Choice", bound=StrEnum)
 _CHOICES = ("order", "backfill", "placing", "lengths", "walls", "best_effort")
 _NUMBERS: dict[str, tuple[type, float]] = {
     "reservations": (int, 1),
-    "grace_s": (float, 0),
     "min_run_s": (float, 0),
     "max_preemptions": (int, 0),
 }

@@ -129,6 +129,8 @@ class Queue:
             kin = self._lengths.kin(line.trial)
             if kin is not None:
                 del self._kin[kin][line]
+            if not line.kind.waiting:
+                del self._kinds[id(line.kind.shape)]
         return job
 
     def claim(self, job_id: int) -> None:

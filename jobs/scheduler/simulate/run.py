@@ -13,22 +13,27 @@ from functools import partial
 from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
-from jobs.scheduler.preempt import Preemption
+from jobs.scheduler.preempt import Preemption, asked_after
 from jobs.scheduler.rank import is_long, place, waited_s
 from jobs.scheduler.room import Room
 from jobs.scheduler.simulate.gates import Gates
 from jobs.scheduler.simulate.job import Run, pending
 from jobs.scheduler.simulate.lengths import Lengths
-from jobs.scheduler.simulate.queue import Queue, Sorting
+from jobs.scheduler.simulate.queue import Kind, Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from jobs.spec import Resources
 
-_ENDS, _OUTLIVES = 0, 1
-"""What happens to a running job: it ends, or runs longer than it was taken to."""
+_ENDS, _OUTLIVES, _MAY_BE_ASKED = 0, 1, 2
+"""What happens to a running job: it ends, runs longer than it was taken to, or has run for long
+enough to be asked to make room."""
 SURPRISE_S = 60.0
 """Who outlives what was expected is taken to need as long again, and no less than this."""
+
+
+Unit = tuple[str, ...]
+"""The partitions that one pass decides about, as they depend on each other."""
 
 
 class Stuck(ValueError):
@@ -51,7 +56,8 @@ class Simulation:
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.workload = workload
-        self.policy = policy
+        # Who makes room is gone at once.
+        self.policy = policy = replace(policy, grace_s=0.0)
         self.lengths = lengths
         nodes: dict[str, list[Node]] = defaultdict(list)
         for node in workload.nodes:
@@ -84,6 +90,9 @@ class Simulation:
         self._gates = Gates(workload.jobs)
         bands = {trial.band for trial in workload.jobs}
         self._may_preempt = bool(workload.quotas) or len(bands) > 1
+        # A quota counts what runs in all of them.
+        every = tuple(sorted(nodes))
+        self._units: dict[str, Unit] = {n: every if workload.quotas else (n,) for n in every}
         self._facts = _facts(workload, policy)
         self.queues: dict[str, Queue] = {
             name: Queue(policy, pool, lengths, place(self._facts, _at(0.0)))
@@ -119,39 +128,43 @@ class Simulation:
                     touched.add(self._arrive(trial))
                 coming += 1
             while touched:
-                touched = {name for name in sorted(touched) if self.decide(name, now)}
+                units = sorted({self._units[name] for name in touched})
+                touched = {unit[0] for unit in units if self.decide(unit, now)}
             yield now
 
-    def decide(self, name: str, now: float) -> bool:
-        """A pass over one partition; whether another is due, as somebody has made room."""
-        queue, pool = self.queues[name], self.pools[name]
-        fitting = queue.fitting()
-        if not queue or not (fitting or self._may_preempt):
+    def decide(self, unit: Unit, now: float) -> bool:
+        """A pass over these partitions; whether another is due, as somebody has made room."""
+        queues = [self.queues[name] for name in unit]
+        fitting = {kind for queue in queues for kind in queue.fitting()}
+        if not any(queues) or not (fitting or self._may_preempt):
             return False
         began = self._clock()
-        queue.learn()
-        pool.begin()
-        walk = Pass({name: pool}, self.tally, self.policy, now, self._preemption(name, now))
-        by = self._sorting(name, now)
+        pools = {name: self.pools[name] for name in unit}
+        for queue, pool in zip(queues, pools.values(), strict=True):
+            queue.learn()
+            pool.begin()
+        walk = Pass(pools, self.tally, self.policy, now, self._preemption(unit, now))
+        by = self._sorting(unit, now)
         if self._may_preempt:
-            for job in sorted(queue.jobs(), key=by):
+            for job in sorted((job for queue in queues for job in queue.jobs()), key=by):
                 walk.consider(job)
         else:
-            for job in queue.deciding(by, fitting):
-                if walk.consider(job):
-                    fitting -= {kind for kind in fitting if not queue.has_room(kind)}
+            _walk(walk, queues[0], by, fitting)
         decided = walk.finish()
         self.pass_s.append(self._clock() - began)
-        self._start(name, decided, now)
+        self._start(decided, now)
         for one in decided.preempted:
             self._preempt(self.runs[one.job_id], now)
-            queue.claim(one.for_id)
+            self._queue(one.for_id).claim(one.for_id)
         return bool(decided.preempted)
 
-    def _preemption(self, name: str, now: float) -> Preemption | None:
+    def _queue(self, job_id: int) -> Queue:
+        return self.queues[self.runs[job_id].trial.partition]
+
+    def _preemption(self, unit: Unit, now: float) -> Preemption | None:
         if not self._may_preempt:
             return None
-        runs = [self.runs[job_id] for job_id in self._running[name]]
+        runs = [self.runs[job_id] for name in unit for job_id in self._running[name]]
         saves = self.workload.checkpoints
         victims = [run.victim(self._group(run.pending), now, saves) for run in runs]
         return Preemption(victims, self.tally, self.policy, now)
@@ -159,12 +172,13 @@ class Simulation:
     def _group(self, job: Pending) -> int:
         return self.tally.group(job.project_id, job.user_id, job.band)
 
-    def _sorting(self, name: str, now: float) -> Sorting:
+    def _sorting(self, unit: Unit, now: float) -> Sorting:
         facts = self._facts
         if self.policy.order in (Order.PRIORITY, Order.FAIR_RATIO):
             facts = replace(facts, usage=self.shares.usage(now))
         if self.policy.gives_turns:
-            first, long = self.queues[name].first(), self._long[name].values()
+            first = [job for name in unit for job in self.queues[name].first()]
+            long = [run for name in unit for run in self._long[name].values()]
             facts = replace(facts, pending=tuple(first), running=tuple(long))
         return place(facts, _at(now))
 
@@ -178,6 +192,9 @@ class Simulation:
                 continue  # That run was cut short.
             if what == _OUTLIVES:
                 self._outlives(run, now)
+                continue
+            if what == _MAY_BE_ASKED:
+                touched.add(run.trial.partition)
                 continue
             self._leave(run, now)
             self._asked[run.trial.partition] -= Counter((run.pending.resources,))
@@ -203,20 +220,31 @@ class Simulation:
         self._asked[trial.partition][job.resources] += 1
         return trial.partition
 
-    def _start(self, name: str, decided: Decided, now: float) -> None:
+    def _start(self, decided: Decided, now: float) -> None:
         for start in decided.starts:
             run = self.runs[start.job_id]
             run.start_s = now
             run.tries += 1
             if run.first_start_s < 0:
                 run.first_start_s = now
-            job = run.pending = self.queues[name].pop(start.job_id)
-            self._running[name][job.id] = [self._rooms[p.node_id] for p in start.placements]
+            job = run.pending = self._queue(start.job_id).pop(start.job_id)
+            run.gpus = decided.gpus[job.id]
+            rooms = [self._rooms[part.node_id] for part in start.placements]
+            self._running[job.partition][job.id] = rooms
             self._note_wait(run, start.placements[0].node_id, now)
-            self.shares.hold(job.association, job.resources.gpus, now)
-            heapq.heappush(self._events, (now + run.left_s, _ENDS, job.id, run.tries))
-            if run.left_s > job.walltime_s:
-                heapq.heappush(self._events, (now + job.walltime_s, _OUTLIVES, job.id, run.tries))
+            self.shares.hold(job.association, run.gpus, now)
+            self._expect(run, now)
+
+    def _expect(self, run: Run, now: float) -> None:
+        """What is to happen to it."""
+        moments = [(now + run.left_s, _ENDS)]
+        if run.left_s > run.pending.walltime_s:
+            moments.append((now + run.pending.walltime_s, _OUTLIVES))
+        asked_s = asked_after(self.policy, run.in_a_row)
+        if self._may_preempt and 0 < asked_s < run.left_s:
+            moments.append((now + asked_s, _MAY_BE_ASKED))
+        for at, what in moments:
+            heapq.heappush(self._events, (at, what, run.trial.id, run.tries))
 
     def _note_wait(self, run: Run, node_id: int, now: float) -> None:
         job, waited = run.pending, waited_s(run.pending, now)
@@ -243,15 +271,23 @@ class Simulation:
         for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
         self._long[run.trial.partition].pop(job.id, None)
-        self.tally.remove(self._group(job), job.resources.gpus, job.resources.gpus * job.walltime_s)
-        self.shares.hold(job.association, -job.resources.gpus, now)
+        self.tally.remove(self._group(job), run.gpus, run.gpus * job.walltime_s)
+        self.shares.hold(job.association, -run.gpus, now)
         run.served_s += now - run.start_s
-        run.timely_s += max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
+        timely_s = max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))
+        run.timely_gpu_s += run.gpus * timely_s
 
     def _preempt(self, run: Run, now: float) -> None:
         self._leave(run, now)
         job = run.make_room(now, self.workload.checkpoints)
         self.queues[run.trial.partition].add(job, run.trial, run.done_s)
+
+
+def _walk(walk: Pass, queue: Queue, by: Sorting, fitting: set[Kind]) -> None:
+    """Past those only without whom it would decide the same, as nobody can be preempted."""
+    for job in queue.deciding(by, fitting):
+        if walk.consider(job):
+            fitting -= {kind for kind in fitting if not queue.has_room(kind)}
 
 
 def _at(seconds: float) -> datetime:

@@ -60,7 +60,6 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
     assert (found.policy.reservations, found.policy.min_run_s) == (5, 90)
     assert base.placing is Placing.BEST_FIT
     assert found.policy.placing is Placing.LEAST_FRAGMENTATION
-    assert found.policy.grace_s == base.grace_s
     assert found.policy.weights.age == 7
     assert found.policy.weights.fair_share == base.weights.fair_share
 
@@ -89,8 +88,8 @@ def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
         ("walls = 3", "walls must be one of hard, lent, pool, not 3"),
         ("reservations = 0", "reservations must be a whole number from 1, not 0"),
         ("reservations = 2.5", "reservations must be a whole number from 1, not 2.5"),
-        ("grace_s = -1", "grace_s must be a number from 0, not -1"),
-        ("grace_s = true", "grace_s must be a number from 0, not True"),
+        ("min_run_s = -1", "min_run_s must be a number from 0, not -1"),
+        ("min_run_s = true", "min_run_s must be a number from 0, not True"),
         ('best_effort = "mine"', "best_effort must be one of none, half-of-jobs, half-of-users, "),
         ("checkpoints = 1", "checkpoints must be true or false, not 1"),
         ("weights = 3", "weights must be a table"),

@@ -9,12 +9,14 @@ import pytest
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.pool import KEPT
 from jobs.scheduler.preempt import LONG_RUN_S
 from jobs.scheduler.rank import waited_s
 from jobs.scheduler.simulate.job import Run, asked, pending
 from jobs.scheduler.simulate.lengths import Granted, Predicted, Requested, TrueLengths
 from jobs.scheduler.simulate.policies import NAMED
 from jobs.scheduler.simulate.run import Simulation, Stuck
+from jobs.spec import Resources
 from tests.jobs.scheduler.simulate.workloads import (
     ends,
     lending,
@@ -26,7 +28,7 @@ from tests.jobs.scheduler.simulate.workloads import (
 )
 
 FIFO, SJF, QSSF, SKIP, EASY = (NAMED[n].policy for n in ("fifo", "sjf", "qssf", "skip", "easy"))
-PUSHED = Policy(Order.SUBMISSION, Backfill.EASY, reservations=1, grace_s=0, min_run_s=0)
+PUSHED = Policy(Order.SUBMISSION, Backfill.EASY, reservations=1, min_run_s=0)
 
 QUEUE = (
     trial(1, 0, 100, 6),
@@ -118,7 +120,7 @@ def test_who_borrowed_gives_way_to_whose_it_is_and_goes_on_later_where_it_was() 
     assert starts(simulation) == {1: 0, 2: 1, 3: 50}
     assert ends(simulation) == {1: 100, 2: 60 + 40 + 51, 3: 60}
     run = simulation.runs[2]
-    assert (run.preemptions, run.lost_s, run.wait_s) == (1, 40, 10)
+    assert (run.preemptions, run.lost_gpu_s, run.wait_s) == (1, 8 * 40, 10)
 
 
 def test_who_stays_within_their_guarantee_is_left_alone() -> None:
@@ -137,6 +139,40 @@ def test_best_effort_work_gives_way_and_a_restart_on_several_nodes_takes_a_minut
     simulation = played(work, PUSHED)
     assert starts(simulation) == {1: 0, 2: 30}
     assert ends(simulation) == {1: 40 + 60 + 70, 2: 40}
+
+
+def test_a_restart_takes_as_long_as_it_has_nodes_not_gpus() -> None:
+    two = Resources(nodes=2, gpus_per_node=1)
+    first = replace(trial(1, 0, 100, 2, band=Band.BEST_EFFORT), resources=two)
+    simulation = played(workload((first, trial(2, 30, 10, 8)), 2), PUSHED)
+    assert ends(simulation) == {1: 40 + 60 + 70, 2: 40}
+
+
+def test_nobody_makes_room_before_the_shortest_run_and_somebody_looks_right_then() -> None:
+    work = workload((trial(1, 0, 36_000, 8, band=Band.BEST_EFFORT), trial(2, 60, 10, 8)), 1)
+    assert starts(played(work, replace(PUSHED, min_run_s=600))) == {1: 0, 2: 600}
+
+
+def test_who_made_room_too_often_may_be_asked_again_after_a_day() -> None:
+    day = int(LONG_RUN_S)
+    jobs = (
+        trial(1, 0, 3 * day, 8, band=Band.BEST_EFFORT),
+        trial(2, 10, 10, 8), trial(3, 30, 10, 8),
+    )  # fmt: skip
+    simulation = played(workload(jobs, 1), replace(PUSHED, max_preemptions=1))
+    # It goes on at 20.
+    assert starts(simulation) == {1: 0, 2: 10, 3: 20 + day}
+
+
+def test_classes_of_requests_are_forgotten_with_the_last_who_asked() -> None:
+    each = (Resources(gpus_per_node=8, memory_mib=at) for at in range(1, 3 * KEPT))
+    jobs = tuple(replace(trial(n, n, 10, 8), resources=asked) for n, asked in enumerate(each, 1))
+    (node,) = nodes(1)
+    roomy = replace(node, memory_mib=4 * KEPT, memory_free_mib=4 * KEPT)
+    simulation = played(workload(jobs, (roomy,)), replace(PUSHED, backfill=Backfill.NONE))
+    in_a_row = {n: 1 + 10 * (n - 1) for n in range(1, 3 * KEPT)}
+    assert starts(simulation) == in_a_row
+    assert len(simulation.pools["p"].shapes) <= KEPT + 10
 
 
 def test_of_who_goes_on_only_the_rest_is_expected() -> None:
@@ -159,7 +195,7 @@ def test_without_checkpoints_who_gives_way_begins_anew() -> None:
     jobs = (trial(1, 0, 100, 8, band=Band.BEST_EFFORT), trial(2, 30, 10, 8))
     simulation = played(workload(jobs, 1, checkpoints=False), PUSHED)
     assert ends(simulation) == {1: 40 + 100, 2: 40}
-    assert (simulation.runs[1].lost_s, simulation.runs[1].wait_s) == (30, 10)
+    assert (simulation.runs[1].lost_gpu_s, simulation.runs[1].wait_s) == (8 * 30, 10)
 
 
 def test_who_outlives_its_limit_is_taken_to_need_as_long_again_and_no_less_than_a_minute() -> None:
@@ -231,7 +267,7 @@ def test_passes_are_measured_with_the_clock_that_is_given() -> None:
 def test_who_makes_room_grew_no_older_while_it_ran_and_a_long_run_ends_the_row() -> None:
     one = trial(1, 100, 10**6, 8)
     run = Run(one, pending(one, TrueLengths()), 10**6, 100)
-    run.start_s = 160.0
+    run.start_s, run.gpus = 160.0, 8.0
     run.pending = run.make_room(200, checkpoints=True)
     assert (run.in_a_row, waited_s(run.pending, 200), waited_s(run.pending, 230)) == (1, 60, 90)
     run.start_s = 230.0

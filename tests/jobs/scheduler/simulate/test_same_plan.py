@@ -34,7 +34,7 @@ from jobs.scheduler.simulate.lengths import (
     Requested,
     TrueLengths,
 )
-from jobs.scheduler.simulate.run import Simulation
+from jobs.scheduler.simulate.run import Simulation, Unit
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from jobs.scheduler.work import Work
@@ -56,23 +56,24 @@ class Compared(Simulation):
         """Since when each job grows older, and what it waited before, as the portal's columns."""
         self.in_a_row: Counter[int] = Counter()
 
-    def decide(self, name: str, now: float) -> bool:
-        self.queues[name].learn()
-        snapshot = self.snapshot(name, now)
+    def decide(self, unit: Unit, now: float) -> bool:
+        for name in unit:
+            self.queues[name].learn()
+        snapshot = self.snapshot(unit, now)
         self.seen = Decided()
-        again = super().decide(name, now)
+        again = super().decide(unit, now)
         decided = plan(snapshot, _at(now), explained=False)
         assert decided.starts == tuple(self.seen.starts)
         assert decided.preempted == tuple(self.seen.preempted)
         return again
 
-    def _start(self, name: str, decided: Decided, now: float) -> None:
+    def _start(self, decided: Decided, now: float) -> None:
         self.seen = decided
         for start in decided.starts:
             since, waited_s = self.ages[start.job_id]
             assert since is not None
             self.ages[start.job_id] = None, waited_s + now - since
-        super()._start(name, decided, now)
+        super()._start(decided, now)
 
     def _arrive(self, trial: Trial) -> str:
         self.ages[trial.id] = trial.submit_s, 0.0
@@ -119,14 +120,16 @@ class Compared(Simulation):
             row, DependencyState.NONE, (), Known({job.id: spec}, {}, foretold, {}, _at(now))
         )
 
-    def snapshot(self, name: str, now: float) -> Snapshot:
-        """One partition, with the usage of all."""
-        rooms = self.pools[name].rooms
-        held = self._running[name].items()
+    def snapshot(self, unit: Unit, now: float) -> Snapshot:
+        """These partitions, with the usage of all."""
+        rooms = [room for name in unit for room in self.pools[name].rooms]
+        held = [job for name in unit for job in self._running[name].items()]
         everywhere = [self.runs[job_id] for jobs in self._running.values() for job_id in jobs]
         return Snapshot(
             nodes=tuple(_node(room) for room in rooms),
-            pending=tuple(self.waiting(job, now) for job in self.queues[name].jobs()),
+            pending=tuple(
+                self.waiting(job, now) for name in unit for job in self.queues[name].jobs()
+            ),
             running=tuple(self.holding(self.runs[job_id], on, now) for job_id, on in held),
             projects=self.workload.projects,
             members=self._facts.members,
@@ -150,7 +153,7 @@ class Compared(Simulation):
             project_id=job.project_id,
             user_id=job.user_id,
             band=job.band,
-            gpus=job.resources.gpus,
+            gpus=run.gpus,
             started_at=_at(run.start_s),
             saved_at=_at(now) if self.workload.checkpoints else None,
             preemptions=0 if long else self.in_a_row[job.id],
@@ -186,7 +189,7 @@ def _holding(run: Run) -> Holding:
         job.project_id,
         job.user_id,
         job.band,
-        job.resources.gpus,
+        run.gpus,
         job.walltime_s,
         job.partition,
     )
@@ -218,7 +221,6 @@ def policies(**more: st.SearchStrategy[Any]) -> st.SearchStrategy[Policy]:
         "backfill": st.sampled_from(Backfill),
         "placing": st.sampled_from(Placing),
         "reservations": st.integers(1, 4),
-        "grace_s": st.just(0.0),
         "min_run_s": st.sampled_from([0.0, 10.0]),
         "max_preemptions": st.integers(0, 3),
     }
@@ -256,6 +258,23 @@ def test_it_decides_as_a_plan_does_behind_hard_walls(
     with patch.object(rank, "LONG_WAIT_S", long_s):
         simulation.play()
     assert len(simulation.runs) == len(jobs) and all(_ended(simulation))
+
+
+@given(
+    trials(partition=st.sampled_from(["p", "p", "q"])), policies(), lengths,
+    st.tuples(*[st.sampled_from([8, 12, 16])] * 3), st.booleans(),
+)  # fmt: skip
+def test_it_decides_as_a_plan_does_where_a_quota_spans_partitions(
+    jobs: tuple[Trial, ...], policy: Policy, known: Lengths, limits: tuple[int, ...], lends: bool
+) -> None:
+    quotas = tuple(Quota(lab.id, Limits(gpus=n)) for lab, n in zip(LABS, limits, strict=True))
+    fit = tuple(job for job in jobs if job.gpus <= (16 if lends else limits[job.project_id - 1]))
+    cluster = (*nodes(2), *nodes(2, "q", 3))
+    lent = frozenset({None}) if lends else frozenset()
+    work = workload(fit, cluster, projects=LABS, quotas=quotas, lends=lent)
+    simulation = Compared(work, policy, known)
+    simulation.play()
+    assert len(simulation.runs) == len(fit) and all(_ended(simulation))
 
 
 @given(trials(), policies(), lengths, st.tuples(*[st.sampled_from([0, 8, 12, 16])] * 3))

@@ -21,7 +21,7 @@ def test_the_order_goes_by_what_is_typical_not_by_the_mean() -> None:
     asked = [Trial(0, 4000, 10, 8, "p", name="blocks")]
     asked += [Trial(0, 4001, 10, 8, "p", user_id=user, name="train") for user in (2, 1)]
     jobs = tuple(replace(job, id=number) for number, job in enumerate([*before, *asked], 1))
-    simulation = Compared(workload(jobs, 1), Policy(order=Order.SHORTEST, grace_s=0.0), Learning())
+    simulation = Compared(workload(jobs, 1), Policy(order=Order.SHORTEST), Learning())
     simulation.play()
     second, first = jobs[-2:]
     means = [simulation.history.predict(_work(job)).expected_s for job in (first, second)]
