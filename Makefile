@@ -19,9 +19,9 @@ test-fast: dev-environment
 # Thousands of generated cases for the scheduler, where `test` takes a few, and workers killed at
 # every line of a round, where `test` takes some.
 test-deep: dev-environment
-	@CARREL_TEST_PROFILE=deep $(PYTHON) -m pytest -q -n auto \
+	@CARREL_TEST_PROFILE=deep $(PYTHON) -m pytest -q -n auto --dist worksteal \
 		--timeout 3600 -o faulthandler_timeout=7300 tests/jobs/scheduler tests/portal/crashes
-	@CARREL_TEST_PROFILE=deep .ci/postgres $(PYTHON) -m pytest -q -n auto \
+	@CARREL_TEST_PROFILE=deep .ci/postgres $(PYTHON) -m pytest -q -n auto --dist worksteal \
 		-o faulthandler_timeout=7300 tests/portal/crashes
 
 lint: dev-environment

@@ -12,7 +12,7 @@ from jobs.scheduler.fairshare import Association, standings
 from jobs.scheduler.policy import Order
 from jobs.scheduler.predict import response_ratio
 from jobs.scheduler.priority import LONG_WAIT_S, points
-from jobs.scheduler.snapshot import DependencyState, Node, Pending, Snapshot
+from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from jobs.spec import Resources
 
 
@@ -51,21 +51,25 @@ def _score(snapshot: Snapshot, now: datetime) -> Score:
 
 def passed_over(snapshot: Snapshot, now: datetime) -> frozenset[int]:
     """Who goes before all others of its band, having waited for too long: of each user of a project
-    the one that came first, and nobody while another one that did so runs."""
+    the one that came first, and nobody while one runs that came before it and waited as long."""
     since = now - timedelta(seconds=LONG_WAIT_S)
     long = [job for job in snapshot.pending if job.submitted_at < since and _waits_long(job, now)]
     if not long:
         return frozenset()
-    partitions = {node.id: node.partition for node in snapshot.nodes}
-    served = {
-        (partitions.get(run.node_ids[0]), run.band, run.project_id, run.user_id)
-        for run in snapshot.running
-        if is_long(run.waited_s)
-    }
     first: dict[tuple[object, ...], Pending] = {}
     for job in sorted(long, key=lambda job: (job.submitted_at, job.id)):
         first.setdefault((job.partition, job.band, *job.association), job)
-    return frozenset(job.id for who, job in first.items() if who not in served)
+    partitions = {node.id: node.partition for node in snapshot.nodes}
+    for run in snapshot.running:
+        who = partitions.get(run.node_ids[0]), run.band, run.project_id, run.user_id
+        # One that came later has passed it, and not had the turn.
+        if is_long(run.waited_s) and who in first and _came_before(run, first[who]):
+            del first[who]
+    return frozenset(job.id for job in first.values())
+
+
+def _came_before(run: Running, job: Pending) -> bool:
+    return run.submitted_at is None or (run.submitted_at, run.id) < (job.submitted_at, job.id)
 
 
 def is_long(waited_s: float) -> bool:

@@ -157,6 +157,8 @@ class Running:
     """When its last checkpoint was written; None: it has none."""
     preemptions: int = 0
     """How often in a row it was preempted before this run."""
+    submitted_at: datetime | None = None
+    """None: not known, and so before all who wait."""
     waited_s: float = 0.0
     """What it had waited when this run began, as its age counts it."""
     resources: Resources | None = None

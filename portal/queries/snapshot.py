@@ -202,6 +202,7 @@ def _run(row: Row, parts: Sequence[Part], gpus: float, run: Run | None, known: K
         started_at=run.started_at if run else None,
         saved_at=run.saved_at if run else None,
         preemptions=run.preemptions if run else 0,
+        submitted_at=row.submitted_at,
         waited_s=row.waited_before_s,
         resources=known.specs[row.pk].resources,
         leaving=run is not None and run.leaving,

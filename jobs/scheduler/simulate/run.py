@@ -256,6 +256,7 @@ class Simulation:
                 project_id=job.project_id,
                 user_id=job.user_id,
                 band=job.band,
+                submitted_at=job.submitted_at,
                 waited_s=waited,
             )
 

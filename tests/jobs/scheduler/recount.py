@@ -303,6 +303,7 @@ def _running(job: Pending, parts: Sequence[Placement], now: datetime, gpus: floa
         job.band,
         gpus=gpus,
         started_at=now,
+        submitted_at=job.submitted_at,
         waited_s=job.waited_before_s
         + (now - (job.eligible_at or job.submitted_at)).total_seconds(),
         again=replace(job, claimed_at=None),

@@ -160,6 +160,9 @@ def test_one_job_of_each_user_at_a_time_has_its_turn(order: Order) -> None:
     assert [job.id for job in ranked(later, NOW)] == [3, 2]
     usual = replace(later, running=(replace(begun, waited_s=LONG_WAIT_S),))
     assert [job.id for job in ranked(usual, NOW)] == [2, 3]
+    # One that was submitted later has passed it meanwhile.
+    passed = replace(later, running=(replace(begun, submitted_at=NOW),))
+    assert [job.id for job in ranked(passed, NOW)] == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ class Compared(Simulation):
             started_at=_at(run.start_s),
             saved_at=_at(now) if self.workload.checkpoints else None,
             preemptions=0 if long else self.in_a_row[job.id],
+            submitted_at=job.submitted_at,
             waited_s=self.ages[job.id][1],
         )
 
