@@ -41,17 +41,21 @@ def test_usage_converges_to_the_shares(shares: tuple[int, ...], seed: int) -> No
     )
     play = Play(start, _shorter(seed), Decay(HALF_LIFE_H * HOUR))
     coming = {project.id: _jobs(seed, project.id) for project in projects}
-    seen: list[list[float]] = []
+    seen_s, parts = 0.0, [0.0 for _ in projects]
     while play.now < NOW + timedelta(days=DAYS):
         _top_up(play, coming)
         play.decide()
+        before = play.now
         play.advance()
-        if play.now > NOW + timedelta(days=DAYS / 2):
+        if before > NOW + timedelta(days=DAYS / 2):
+            lasted_s = (play.now - before).total_seconds()
             used = [play.usage[project.id, project.id] for project in projects]
-            seen.append([one / sum(used) for one in used])
-    for number, part in enumerate(shares):
-        mean = sum(moment[number] for moment in seen) / len(seen)
-        assert abs(mean - part / sum(shares)) < 0.05, (shares, mean)
+            seen_s += lasted_s
+            parts = [
+                part + lasted_s * one / sum(used) for part, one in zip(parts, used, strict=True)
+            ]
+    for part, share in zip(parts, shares, strict=True):
+        assert abs(part / seen_s - share / sum(shares)) < 0.05, (shares, parts, seen_s)
 
 
 def _top_up(play: Play, coming: dict[int, Iterator[Pending]]) -> None:
