@@ -38,12 +38,11 @@ from jobs.scheduler.simulate.traces import (
     Cluster,
     Format,
     Kept,
-    Window,
+    find_cluster,
     format_of,
     keep_possible,
-    moment,
-    read_cluster,
     read_jobs,
+    read_window,
 )
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
@@ -73,11 +72,7 @@ class Played:
 
 def load(source: Source, folder: Path) -> Loaded:
     """Raises `TableError`."""
-    cluster = (
-        Cluster({"": int(source.nodes)})
-        if source.nodes.isdecimal()
-        else read_cluster(folder / source.nodes)
-    )
+    cluster = find_cluster(source.nodes, folder)
     jobs = read_jobs(folder / source.jobs, source.form, source.window)
     return Loaded(source.name, keep_possible(jobs, cluster, GPUS_PER_NODE), cluster, source.trials)
 
@@ -213,11 +208,8 @@ def _sources(asked: argparse.Namespace) -> list[Source]:
     form = _format(asked)
     if form is Format.OPENB:
         return []
-    start, end = (moment(text, form) if text else None for text in (asked.start, asked.until))
-    # Files given by name are looked for where we are, not in the folder of the known ones.
-    nodes = asked.nodes if asked.nodes.isdecimal() else str(Path(asked.nodes).absolute())
-    jobs = str(asked.jobs.absolute())
-    return [Source(asked.jobs.name, jobs, nodes, (), Window(start, end), form)]
+    window = read_window(asked.start, asked.until, form)
+    return [Source(asked.jobs.name, str(asked.jobs), asked.nodes, (), window, form)]
 
 
 def _format(asked: argparse.Namespace) -> Format:
@@ -243,8 +235,10 @@ def main() -> int:
     asked = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     found: dict[str, object] = {}
+    # Files given by name are looked for where we are, not in the folder of the known ones.
+    folder = Path() if asked.jobs else asked.traces
     try:
-        read = [_chosen(asked, load(source, asked.traces), source) for source in _sources(asked)]
+        read = [_chosen(asked, load(source, folder), source) for source in _sources(asked)]
         form = _format(asked) if asked.jobs else None
         pods = openb.chosen(asked.workloads, asked.jobs, asked.nodes, form, asked.policy)
         for loaded, played in play_all(read, asked.processes):

@@ -5,13 +5,19 @@ Jobs that are submitted at once stay in the order of the file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from jobs.scheduler.simulate.tables import Row, Table, TableError, read_table
+from jobs.scheduler.simulate.tables import MOST, Row, Table, TableError, read_table
+
+LONGEST_S = 2e11
+"""What all jobs of a workload may run for together: beyond come the years that no date tells."""
+MAX_NODES = 100_000
+"""Of a cluster."""
 
 
 class Format(StrEnum):
@@ -71,11 +77,16 @@ def read_jobs(
         )
     columns, reader = _READERS[form]
     table.require(*columns)
+    if not table.rows:
+        raise TableError(f"{table.file}: there are no jobs in it")
     window = window or Window()
     found = [job for job in map(reader, table.rows) if window.holds(job.submit_s)]
     if not found:
         raise TableError(f"{table.file}: no job was submitted in that time")
     found.sort(key=lambda job: job.submit_s)
+    if sum(job.run_s for job in found) > LONGEST_S:
+        years = round(LONGEST_S / 86_400 / 365)
+        raise TableError(f"{table.file}: its jobs run for more than {years:,} years together")
     begin = found[0].submit_s if window.start is None else window.start
     return [replace(job, submit_s=job.submit_s - begin) for job in found]
 
@@ -96,14 +107,42 @@ def known_format(table: Table) -> Format:
     )
 
 
+def read_window(since: str | None, until: str | None, form: Format) -> Window:
+    """As `--from` and `--until` say it. Raises `TableError`."""
+    return Window(_option("--from", since, form), _option("--until", until, form))
+
+
+def _option(name: str, text: str | None, form: Format) -> float | None:
+    try:
+        return None if text is None else moment(text, form)
+    except ValueError as error:
+        raise TableError(f"{name}: {error}") from None
+
+
 def moment(text: str, form: Format) -> float:
     """A time on a format's own clock, as a person writes it. Raises `ValueError`."""
-    return _date(text) if form is Format.PHILLY else float(text)
+    return _date(text) if form is Format.PHILLY else _seconds(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not abs(found) <= MOST:
+        raise ValueError(f"must be a number of seconds, at most {MOST:,.0f}, not {text!r}")
+    return found
 
 
 def _date(text: str) -> float:
-    # Local time without a zone: only differences count.
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    try:
+        # Local time without a zone: only differences count.
+        found = datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= MOST:
+        raise ValueError(f"must be a date like 2017-10-03 14:05:59, since 1970, not {text!r}")
+    return found
 
 
 def _venus(row: Row) -> Recorded:
@@ -121,13 +160,11 @@ def _venus(row: Row) -> Recorded:
 
 
 def _philly(row: Row) -> Recorded:
+    written = row.word("submit_time")
     try:
-        submitted = _date(row.word("submit_time"))
+        submitted = _date(written)
     except ValueError as error:
-        if isinstance(error, TableError):
-            raise
-        found = row.text("submit_time")
-        raise row.error("submit_time", f"must be like 2017-10-03 14:05:59, not {found!r}") from None
+        raise row.error("submit_time", str(error)) from None
     vc = row.word("vc")
     run_s = round(row.number("duration_s"))
     return Recorded(submitted, run_s, row.whole("gpu_num"), vc=vc, project=vc)
@@ -171,6 +208,17 @@ class Cluster:
         return sum(self.nodes.values())
 
 
+def find_cluster(text: str, folder: Path = Path()) -> Cluster:
+    """A number of nodes, or a file of that folder. Raises `TableError`."""
+    try:
+        nodes = float(text)
+    except ValueError:
+        return read_cluster(folder / text)
+    if not (1 <= nodes <= MAX_NODES and nodes.is_integer()):
+        raise TableError(f"a cluster has from 1 to {MAX_NODES:,} nodes, not {text}")
+    return Cluster({"": int(nodes)})
+
+
 def read_cluster(path: Path) -> Cluster:
     """A table `vc,nodes`, or `vc,node num`. Raises `TableError`."""
     table = read_table(path)
@@ -181,10 +229,13 @@ def read_cluster(path: Path) -> Cluster:
         vc = row.word("vc")
         if vc in nodes:
             raise row.error("vc", f"{vc} is there twice")
-        nodes[vc] = row.whole(column, least=1)
+        nodes[vc] = row.whole(column, least=1, most=MAX_NODES)
     if not nodes:
         raise TableError(f"{table.file}: there are no nodes in it")
-    return Cluster(nodes)
+    cluster = Cluster(nodes)
+    if cluster.total > MAX_NODES:
+        raise TableError(f"{table.file}: there are more than {MAX_NODES:,} nodes in it")
+    return cluster
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,13 @@ from jobs.scheduler.simulate.run import Stuck
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
-    Cluster,
     Format,
     Recorded,
-    Window,
+    find_cluster,
     format_of,
     keep_possible,
-    moment,
-    read_cluster,
     read_jobs,
+    read_window,
 )
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
@@ -63,7 +61,7 @@ class Command(BaseCommand):
         asked = options["policy"] or ("fifo", "carrel")
         policies = [_walled(find_policy(text), options["walls"]) for text in asked]
         # The trace first: what is said of it explains most about the other file.
-        jobs, cluster = _jobs(options), _cluster(options["cluster"])
+        jobs, cluster = _jobs(options), find_cluster(options["cluster"])
         kept = keep_possible(jobs, cluster, GPUS_PER_NODE)
         for sentence in kept.left_out:
             self.stderr.write(f"Left out: {sentence}.")
@@ -88,20 +86,7 @@ def _walled(policy: SimPolicy, walls: str | None) -> SimPolicy:
     return policy if walls is None else replace(policy, walls=Walls(walls))
 
 
-def _cluster(text: str) -> Cluster:
-    if text.isdecimal() and int(text):
-        return Cluster({"": int(text)})
-    return read_cluster(Path(text))
-
-
 def _jobs(options: dict[str, Any]) -> list[Recorded]:
     path = options["trace"]
     form = Format(options["format"]) if options["format"] else format_of(path)
-    times: dict[str, float | None] = {}
-    for option, name in (("start", "from"), ("until", "until")):
-        try:
-            times[option] = moment(options[option], form) if options[option] else None
-        except ValueError:
-            kind = "a date" if form is Format.PHILLY else "a number of seconds"
-            raise CommandError(f"--{name}: must be {kind}, not {options[option]!r}") from None
-    return read_jobs(path, form, Window(times["start"], times["until"]))
+    return read_jobs(path, form, read_window(options["start"], options["until"], form))

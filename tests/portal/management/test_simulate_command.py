@@ -57,7 +57,7 @@ def test_times_walls_and_a_number_of_nodes(jobs: str) -> None:
     ("more", "cluster", "said"),
     [
         (["--policy", "best"], "", "no policy 'best': there are fifo, "),
-        (["--from", "June"], "", "--from: must be a number of seconds, not 'June'"),
+        (["--from", "June"], "", "--from: must be a number of seconds, at most "),
         (["--format", "philly"], "", "jobs.csv, line 1: no column 'submit_time'"),
         ([], "none.csv", "none.csv: there is no such file"),
         (["--from", "10"], "0x", "0x: there is no such file"),

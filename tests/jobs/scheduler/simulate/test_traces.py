@@ -14,11 +14,13 @@ from jobs.scheduler.simulate.traces import (
     Format,
     Recorded,
     Window,
+    find_cluster,
     format_of,
     keep_possible,
     moment,
     read_cluster,
     read_jobs,
+    read_window,
 )
 
 VENUS = """job_id,user,vc,gpu_num,cpu_num,state,submit_s,duration_s
@@ -88,6 +90,23 @@ def test_a_window_begins_where_it_says_and_ends_before_its_end(folder: Path) -> 
     assert [job.submit_s for job in read_jobs(path, None, Window(100, None))] == [0, 0]
 
 
+def test_a_window_as_it_is_asked_for() -> None:
+    assert read_window(None, "-5", Format.VENUS) == Window(None, -5)
+    assert read_window("1970-01-02", None, Format.PHILLY) == Window(86_400, None)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [(Format.VENUS, text) for text in ("nan", "inf", "-inf", "1e300", "-1e12", "", "June")]
+    + [(Format.PHILLY, text) for text in ("5", "", "0001-01-01", "9999-12-31", "2017-13-01")],
+)
+def test_no_time_to_begin_at(form: Format, text: str) -> None:
+    with pytest.raises(TableError, match=r"^--from: must be a "):
+        read_window(text, None, form)
+    with pytest.raises(TableError, match=r"^--until: must be a "):
+        read_window(None, text, form)
+
+
 def test_the_header_shows_the_format(folder: Path) -> None:
     for text, form in ((VENUS, "venus"), (PHILLY, "philly"), (RICC, "ricc"), (PODS, "openb")):
         assert format_of(file(folder, text)) == form
@@ -111,6 +130,14 @@ def test_clusters(folder: Path, column: str) -> None:
     found = read_cluster(file(folder, f"vc,{column}\nv1,3\nv2,1\n"))
     assert found == Cluster({"v1": 3, "v2": 1})
     assert found.total == 4
+    assert find_cluster("t.csv", folder) == found
+    assert find_cluster("86") == Cluster({"": 86})
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "nan", "1e9", "9" * 5000])
+def test_so_many_nodes_no_cluster_has(text: str) -> None:
+    with pytest.raises(TableError, match="a cluster has from 1 to 100,000 nodes, not "):
+        find_cluster(text)
 
 
 def test_who_cannot_run_at_all_is_left_out_and_counted() -> None:
@@ -137,13 +164,23 @@ def test_who_cannot_run_at_all_is_left_out_and_counted() -> None:
         (VENUS.replace(",60\n", ",soon\n"),
          "t.csv, line 2, column duration_s: must be a number, not 'soon'"),
         (VENUS.replace(",40,5", ",-4,5"),
-         "t.csv, line 3, column submit_s: must be a number from 0, not '-4'"),
+         "t.csv, line 3, column submit_s: must be a number from 0 to 10,000,000,000, "
+         "not '-4'"),
+        (VENUS.replace(",40,5", ",1e12,5"), "t.csv, line 3, column submit_s: must be a number "),
+        (VENUS.replace(",60\n", ",1e300\n"), "t.csv, line 2, column duration_s: must be a number "),
+        (VENUS.replace(",60\n", ",nan\n"), "t.csv, line 2, column duration_s: must be a number "),
+        (VENUS.replace("vcA,1,", f"vcA,{'9' * 5000},"),
+         "t.csv, line 2, column gpu_num: must be a number from 0 to 10,000,000,000, "
+         "not '999999999999...9999999999999'"),
         (VENUS.replace("vcA,8,", "vcA,1.5,"),
          "t.csv, line 4, column gpu_num: must be a whole number, not '1.5'"),
         (VENUS.replace("ann,vcA,1,", "ann,1,"),
          "t.csv, line 2: there are 7 values for 8 columns"),
         (PHILLY.replace("2017-10-01 00:01:05", "yesterday"),
-         "t.csv, line 4, column submit_time: must be like 2017-10-03 14:05:59, not 'yesterday'"),
+         "t.csv, line 4, column submit_time: must be a date like 2017-10-03 14:05:59, "
+         "since 1970, not 'yesterday'"),
+        (PHILLY.replace("2017-10-01 00:01:05", "0001-01-01"),
+         "t.csv, line 4, column submit_time: must be a date like "),
         (PHILLY.replace(",v2", ","), "t.csv, line 4, column vc: is empty"),
         (RICC.replace(",7,3,1", ",7,,1"), "t.csv, line 2, column group: is empty"),
         (RICC.replace("user,", "person,"), "t.csv, line 1: no column 'user'; there are job, "),
@@ -151,7 +188,13 @@ def test_who_cannot_run_at_all_is_left_out_and_counted() -> None:
          "t.csv, line 1: the columns are those of no format known here, "
          "venus, philly, ricc, openb: a, b"),
         ("", "t.csv, line 1: there is no header with the names of the columns"),
-        (VENUS.splitlines()[0] + "\n", "t.csv: no job was submitted in that time"),
+        (VENUS.splitlines()[0] + "\n", "t.csv: there are no jobs in it"),
+        (VENUS.replace("state", "vc"), "t.csv, line 1: there are 2 columns 'vc'"),
+        (VENUS.replace("12,bob", '12,"bob'), "t.csv, line 4: unexpected end of data"),
+        (VENUS.replace("11,ann", '11,"an\nn"').replace(",5\n", ",x\n"),
+         "t.csv, line 4, column duration_s: must be a number, not 'x'"),
+        ("submit_s,duration_s,gpu_num\n" + 21 * "0,1e10,1\n",
+         "t.csv: its jobs run for more than 6,342 years together"),
         (PODS,
          "t.csv: pods of openb have no times to simulate: they are placed, not queued. "
          "Only bench/traces.py plays them: "),
@@ -167,7 +210,11 @@ def test_what_is_wrong_is_told_with_its_place(folder: Path, text: str, said: str
     ("text", "said"),
     [
         ("vc,nodes\nv1,3\nv1,4\n", "t.csv, line 3, column vc: v1 is there twice"),
-        ("vc,nodes\nv1,0\n", "t.csv, line 2, column nodes: must be a number from 1, not '0'"),
+        (
+            "vc,nodes\nv1,0\n",
+            "t.csv, line 2, column nodes: must be a number from 1 to 100,000, not '0'",
+        ),
+        ("vc,nodes\nv1,100000\nv2,1\n", "t.csv: there are more than 100,000 nodes in it"),
         ("vc,hosts\nv1,3\n", "t.csv, line 1: no column 'nodes'; there are vc, hosts"),
         ("vc,nodes\n", "t.csv: there are no nodes in it"),
     ],
@@ -194,11 +241,14 @@ def test_what_is_wrong_with_pods(folder: Path, old: str, new: str, said: str) ->
 def test_files_that_are_no_tables(folder: Path) -> None:
     with pytest.raises(TableError, match="there is no such file"):
         read_jobs(folder / "none.csv")
-    with pytest.raises(TableError, match="cannot be read"):
+    with pytest.raises(TableError, match=r"cannot be read: Is a directory$"):
         read_jobs(folder)
     (folder / "b").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TableError, match="is no text in UTF-8"):
         read_jobs(folder / "b")
-    (folder / "g").write_bytes(gzip.compress(VENUS.encode())[:40])
-    with pytest.raises(TableError, match="cannot be read"):
-        read_jobs(folder / "g")
+    whole = gzip.compress(VENUS.encode())
+    # Ten bytes of header come first; 0xff then begins a block of a kind that there is not.
+    for damaged in (whole[:40], whole[:10] + b"\xff" + whole[11:], whole[:-8] + 8 * b"\0"):
+        (folder / "g").write_bytes(damaged)
+        with pytest.raises(TableError, match="cannot be read: "):
+            read_jobs(folder / "g")
