@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 
 from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
@@ -26,12 +27,13 @@ def workload(
     Raises `PolicyError` for what the policy needs to know and the workload does not tell.
     """
     jobs = list(recorded)
-    if policy.lengths in (Known.REQUESTED, Known.GRANTED, Known.WITHIN) and any(
-        job.request_s is None for job in jobs
-    ):
-        raise PolicyError(f"{policy.name}: {name} does not tell what time its users asked for")
+    _check_told(name, jobs, cluster, policy)
+    lent = policy.walls is Walls.LENT
     walled = policy.walls is Walls.HARD and len(cluster.nodes) > 1
-    projects, users = _numbers(job.project for job in jobs), _numbers(job.user for job in jobs)
+    # Of a part without jobs everything is lent.
+    parts = sorted(cluster.nodes) if lent else []
+    projects = _numbers(chain((job.project for job in jobs), parts))
+    users = _numbers(job.user for job in jobs)
     return Workload(
         name=name,
         jobs=tuple(
@@ -43,10 +45,21 @@ def workload(
         ),
         nodes=tuple(_nodes(cluster, walled)),
         projects=tuple(Project(number, vc or POOL, None) for vc, number in projects.items()),
-        quotas=_guarantees(cluster, projects) if policy.walls is Walls.LENT else (),
-        lends=frozenset({None}) if policy.walls is Walls.LENT else frozenset(),
+        quotas=_guarantees(cluster, projects) if lent else (),
+        lends=frozenset({None}) if lent else frozenset(),
         checkpoints=policy.checkpoints,
     )
+
+
+def _check_told(name: str, jobs: Iterable[Recorded], cluster: Cluster, policy: SimPolicy) -> None:
+    asks = policy.lengths in (Known.REQUESTED, Known.GRANTED, Known.WITHIN)
+    if asks and any(job.request_s is None for job in jobs):
+        raise PolicyError(f"{policy.name}: {name} does not tell what time its users asked for")
+    if policy.walls is Walls.LENT and "" in cluster.nodes:
+        raise PolicyError(
+            f"{policy.name}: with walls lent the cluster must be a table with a line for each VC, "
+            "not a number of nodes"
+        )
 
 
 def _numbers(words: Iterable[str]) -> dict[str, int]:

@@ -61,6 +61,7 @@ def test_times_walls_and_a_number_of_nodes(jobs: str) -> None:
         (["--format", "philly"], "", "jobs.csv, line 1: no column 'submit_time'"),
         ([], "none.csv", "none.csv: there is no such file"),
         (["--from", "10"], "0x", "0x: there is no such file"),
+        (["--walls", "lent"], "2", "fifo: with walls lent the cluster must be a table "),
         (["--policy", "fifo", "--json", "/no/such/folder/x"], "", "/no/such/folder/x: No such"),
     ],
 )

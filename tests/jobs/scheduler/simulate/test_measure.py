@@ -133,9 +133,9 @@ RECORDED = (
 CLUSTER = Cluster({"v1": 1, "v2": 1})
 
 
-def waits(walls: Walls) -> dict[int, float]:
+def waits(walls: Walls, cluster: Cluster = CLUSTER) -> dict[int, float]:
     policy = SimPolicy("p", NAMED["easy"].policy, Known.TRUE, walls)
-    work = scenario("r", RECORDED, CLUSTER, policy)
+    work = scenario("r", RECORDED, cluster, policy)
     simulation = Simulation(work, policy.policy, policy.start_lengths())
     simulation.play()
     return {job_id: run.wait_s for job_id, run in simulation.runs.items()}
@@ -155,6 +155,15 @@ def test_projects_and_partitions() -> None:
     assert {job.partition for job in lent.jobs} == {POOL}
     assert [job.user_id for job in lent.jobs] == [1, 2, 1]
     assert {quota.project_id: quota.limits.gpus for quota in lent.quotas} == {1: 8, 2: 8}
+
+
+def test_the_nodes_of_a_part_without_jobs_are_lent() -> None:
+    assert waits(Walls.LENT, Cluster({"v1": 1, "v2": 1, "v3": 1})) == {1: 0, 2: 0, 3: 0}
+
+
+def test_of_a_number_of_nodes_nobody_has_any_to_lend() -> None:
+    with pytest.raises(PolicyError, match="p: with walls lent the cluster must be a table "):
+        scenario("r", RECORDED, Cluster({"": 2}), SimPolicy("p", walls=Walls.LENT))
 
 
 @pytest.mark.parametrize("known", [Known.REQUESTED, Known.GRANTED, Known.WITHIN])
