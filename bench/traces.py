@@ -31,8 +31,7 @@ from bench import openb
 from bench.trials import WORKLOADS, Source, Trial, usual_trials
 from jobs.scheduler.simulate.measure import Figures
 from jobs.scheduler.simulate.play import play as simulate
-from jobs.scheduler.simulate.policies import Known, PolicyError, Walls, find_policy
-from jobs.scheduler.simulate.tables import TableError
+from jobs.scheduler.simulate.policies import Known, Walls, find_policies
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
     Cluster,
@@ -225,7 +224,7 @@ def _chosen(asked: argparse.Namespace, loaded: Loaded, source: Source) -> Loaded
             own["walls"] = Walls(asked.walls)
         if asked.lengths:
             own["lengths"] = Known(asked.lengths)
-        trials = tuple(Trial(replace(find_policy(text), **own)) for text in asked.policy)
+        trials = tuple(Trial(replace(one, **own)) for one in find_policies(asked.policy))
     elif source.form is not None:
         trials = usual_trials(source.form, loaded.cluster)
     return replace(loaded, trials=trials)
@@ -238,6 +237,9 @@ def main() -> int:
     # Files given by name are looked for where we are, not in the folder of the known ones.
     folder = Path() if asked.jobs else asked.traces
     try:
+        if asked.json:
+            # That it cannot be written is not to show after hours.
+            asked.json.open("a").close()
         read = [_chosen(asked, load(source, folder), source) for source in _sources(asked)]
         form = _format(asked) if asked.jobs else None
         pods = openb.chosen(asked.workloads, asked.jobs, asked.nodes, form, asked.policy)
@@ -245,7 +247,7 @@ def main() -> int:
             say(loaded, played)
             found[loaded.name] = _json(played)
         found |= openb.show(pods, asked.traces, asked.policy, asked.processes)
-    except (TableError, PolicyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     if asked.json:

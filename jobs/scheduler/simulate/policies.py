@@ -149,6 +149,17 @@ NAMED: dict[str, SimPolicy] = {
 }  # fmt: skip
 
 
+def find_policies(texts: Iterable[str]) -> list[SimPolicy]:
+    """As `find_policy`, each of another name. Raises `PolicyError`."""
+    found: dict[str, SimPolicy] = {}
+    for text in texts:
+        policy = find_policy(text)
+        if policy.name in found:
+            raise PolicyError(f"two policies are called {policy.name!r}: a file may say name = ...")
+        found[policy.name] = policy
+    return list(found.values())
+
+
 def find_policy(text: str) -> SimPolicy:
     """By its name, or from the file of that name. Raises `PolicyError`."""
     if text in NAMED:

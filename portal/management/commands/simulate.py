@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from jobs.scheduler.simulate.play import play
-from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policy
+from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policies
 from jobs.scheduler.simulate.run import Stuck
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             help=f"a table vc,nodes; or a number of nodes, each of {GPUS_PER_NODE} GPUs",
         )  # fmt: skip
         parser.add_argument(
-            "--format", choices=[Format.VENUS, Format.PHILLY, Format.RICC],
+            "--format", choices=["venus", "philly", "ricc"],
             help="whose columns the trace has (told from its header)",
         )  # fmt: skip
         parser.add_argument(
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             help=f"a file in TOML, or {', '.join(NAMED)}; may come several times (fifo, carrel)",
         )  # fmt: skip
         parser.add_argument(
-            "--walls", choices=list(Walls), help="between the VCs, for all of the policies"
+            "--walls", choices=[*map(str, Walls)], help="between the VCs, for all of the policies"
         )
         parser.add_argument("--from", dest="start", metavar="TIME", help="only jobs since then")
         parser.add_argument("--until", metavar="TIME", help="only jobs submitted before")
@@ -59,7 +59,7 @@ class Command(BaseCommand):
 
     def _simulate(self, options: dict[str, Any]) -> None:
         asked = options["policy"] or ("fifo", "carrel")
-        policies = [_walled(find_policy(text), options["walls"]) for text in asked]
+        policies = [_walled(policy, options["walls"]) for policy in find_policies(asked)]
         # The trace first: what is said of it explains most about the other file.
         jobs, cluster = _jobs(options), find_cluster(options["cluster"])
         kept = keep_possible(jobs, cluster, GPUS_PER_NODE)
@@ -67,6 +67,9 @@ class Command(BaseCommand):
             self.stderr.write(f"Left out: {sentence}.")
         if not kept.jobs:
             raise CommandError("No job of this trace fits on this cluster.")
+        if options["json"] is not None:
+            # That it cannot be written is not to show after hours.
+            _write(options["json"], "", "a")
         name = options["trace"].name
         rows = [
             (policy.name, play(name, kept.jobs, cluster, policy, time.perf_counter))
@@ -76,10 +79,15 @@ class Command(BaseCommand):
         self.stdout.write(table(rows))
         if options["json"] is not None:
             found = {name: as_json(row) for name, row in rows}
-            try:
-                options["json"].write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            except OSError as error:
-                raise CommandError(f"{options['json']}: {error.strerror}") from error
+            _write(options["json"], json.dumps(found, indent=1) + "\n")
+
+
+def _write(path: Path, text: str, mode: str = "w") -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
 
 
 def _walled(policy: SimPolicy, walls: str | None) -> SimPolicy:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from portal.management.commands import simulate as command
+
 JOBS = """job_id,user,vc,gpu_num,state,submit_s,duration_s
 1,ann,v1,8,COMPLETED,0,100
 2,bob,v1,8,COMPLETED,0,100
@@ -63,12 +65,27 @@ def test_times_walls_and_a_number_of_nodes(jobs: str) -> None:
         (["--from", "10"], "0x", "0x: there is no such file"),
         (["--walls", "lent"], "2", "fifo: with walls lent the cluster must be a table "),
         (["--policy", "fifo", "--json", "/no/such/folder/x"], "", "/no/such/folder/x: No such"),
+        (["--policy", "fifo", "--policy", "fifo"], "", "two policies are called 'fifo'"),
     ],
 )
 def test_what_is_wrong_is_a_message(jobs: str, more: list[str], cluster: str, said: str) -> None:
     with pytest.raises(CommandError) as told:
         simulate(jobs, *more, cluster=cluster)
     assert str(told.value).startswith(said)
+
+
+@pytest.mark.parametrize("option", ["--walls", "--format"])
+def test_choices_are_words(jobs: str, option: str) -> None:
+    with pytest.raises(CommandError, match=r"invalid choice: 'none' \(choose from [a-z', ]+\)$"):
+        simulate(jobs, option, "none")
+
+
+def test_where_figures_cannot_be_written_nothing_is_played(
+    jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "play", None)
+    with pytest.raises(CommandError, match="Is a directory"):
+        simulate(jobs, "--json", str(Path(jobs).parent))
 
 
 def test_pods_without_times_are_for_the_bench(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from jobs.scheduler.simulate.policies import (
     Known,
     PolicyError,
     Walls,
+    find_policies,
     find_policy,
 )
 
@@ -111,3 +112,11 @@ def test_what_is_neither_a_name_nor_a_file(tmp_path: Path) -> None:
         find_policy("fif")
     with pytest.raises(PolicyError, match="cannot be read: No such file"):
         find_policy(str(tmp_path / "none.toml"))
+
+
+def test_each_of_several_has_a_name_of_its_own(tmp_path: Path) -> None:
+    mine = file(tmp_path, "")
+    assert [one.name for one in find_policies(["fifo", mine])] == ["fifo", "mine"]
+    named = file(tmp_path, 'name = "fifo"')
+    with pytest.raises(PolicyError, match="two policies are called 'fifo'"):
+        find_policies(["fifo", named])
