@@ -79,6 +79,7 @@ class SimPolicy:
     lengths: Known = Known.PREDICTED
     walls: Walls = Walls.HARD
     about: str = ""
+    """What a person who chooses among those that have a name is told."""
     best_effort: BestEffort = BestEffort.NONE
     checkpoints: bool = True
     """Who is preempted goes on where it was, after a restart; else it begins anew."""
@@ -213,11 +214,10 @@ class _Reader:
         return SimPolicy(
             self._text("name", name),
             policy,
-            self._chosen("lengths", Known, base.lengths),
-            self._chosen("walls", Walls, base.walls),
-            f"as in {self.file}",
-            self._chosen("best_effort", BestEffort, base.best_effort),
-            self._yes_or_no("checkpoints", base.checkpoints),
+            lengths=self._chosen("lengths", Known, base.lengths),
+            walls=self._chosen("walls", Walls, base.walls),
+            best_effort=self._chosen("best_effort", BestEffort, base.best_effort),
+            checkpoints=self._yes_or_no("checkpoints", base.checkpoints),
         )
 
     def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:

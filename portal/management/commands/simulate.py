@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from argparse import RawDescriptionHelpFormatter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    DjangoHelpFormatter,
+)
 
 from jobs.scheduler.simulate.play import play
 from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policies
@@ -27,8 +33,18 @@ from jobs.scheduler.simulate.traces import (
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
 
+class _Help(DjangoHelpFormatter, RawDescriptionHelpFormatter):
+    """With the lines at its end as they are."""
+
+
 class Command(BaseCommand):
     help = "Play a recorded workload under one or several policies, with the real scheduler."
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        told = "\n".join(f"  {name:<17}{policy.about}" for name, policy in NAMED.items())
+        return super().create_parser(
+            prog_name, subcommand, formatter_class=_Help, epilog=f"policies:\n{told}", **kwargs
+        )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("trace", type=Path, help="the jobs: a table, plain or gzip")
@@ -42,7 +58,7 @@ class Command(BaseCommand):
         )  # fmt: skip
         parser.add_argument(
             "--policy", action="append", default=[], metavar="FILE|NAME",
-            help=f"a file in TOML, or {', '.join(NAMED)}; may come several times (fifo, carrel)",
+            help="one of those below, or a file in TOML; may come several times (fifo, carrel)",
         )  # fmt: skip
         parser.add_argument(
             "--walls", choices=[*map(str, Walls)], help="between the VCs, for all of the policies"

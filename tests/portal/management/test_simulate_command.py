@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from jobs.scheduler.simulate.policies import NAMED
 from portal.management.commands import simulate as command
 
 JOBS = """job_id,user,vc,gpu_num,state,submit_s,duration_s
@@ -72,6 +73,14 @@ def test_what_is_wrong_is_a_message(jobs: str, more: list[str], cluster: str, sa
     with pytest.raises(CommandError) as told:
         simulate(jobs, *more, cluster=cluster)
     assert str(told.value).startswith(said)
+
+
+def test_the_policies_are_told_with_what_they_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.Command().create_parser("manage.py", "simulate").parse_args(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, policy in NAMED.items():
+        assert policy.about and [name, policy.about] in [line.split(maxsplit=1) for line in lines]
 
 
 @pytest.mark.parametrize("option", ["--walls", "--format"])

@@ -28,7 +28,7 @@ def file(folder: Path, text: str) -> str:
 
 def test_by_name() -> None:
     for name, policy in NAMED.items():
-        assert find_policy(name) is policy and policy.name == name and policy.about
+        assert find_policy(name) is policy and policy.name == name
     assert isinstance(NAMED["easy"].start_lengths(), TrueLengths)
     assert isinstance(NAMED["carrel"].start_lengths(), Predicted)
 
