@@ -225,7 +225,20 @@ class Fragmentation:
 
         In the order of `names`; `-inf` where the request does not fit.
         """
-        return self._tried(request)[1]
+        trial = self._trials.get(request)
+        if trial is None:
+            trial = self._trials[request] = _Trial()
+        trial.reach(len(self._states))
+        gains = trial.gains[self._state]
+        unknown = np.isnan(gains)
+        if unknown.any():
+            new = np.unique(self._state[unknown])
+            trial.gains[new] = _NEVER
+            states, gpu, better, kept = self._states.tried(new, request)
+            # Of several ways to place it in one state the last one written stays: the best.
+            trial.gains[states], trial.kept[states], trial.gpu[states] = better, kept, gpu
+            gains = trial.gains[self._state]
+        return gains
 
     def choose(
         self, request: Request, allowed: Bools | None = None
@@ -234,7 +247,7 @@ class Fragmentation:
 
         `allowed` says which nodes may be taken at all, in the order of `names`.
         """
-        trial, gains = self._tried(request)
+        gains, trial = self.scores(request), self._trials[request]
         if allowed is not None:
             gains[~allowed] = _NEVER
         best = gains.max(initial=_NEVER)
@@ -249,23 +262,6 @@ class Fragmentation:
             return self.names[row], (int(trial.gpu[state]),)
         whole = self._states.whole(np.array([state]), request)[0]
         return self.names[row], tuple(int(index) for index in np.flatnonzero(whole))
-
-    def _tried(self, request: Request) -> tuple[_Trial, Floats]:
-        """The request on every state that a node is in, and its gains by node."""
-        trial = self._trials.get(request)
-        if trial is None:
-            trial = self._trials[request] = _Trial()
-        trial.reach(len(self._states))
-        gains = trial.gains[self._state]
-        unknown = np.isnan(gains)
-        if unknown.any():
-            new = np.unique(self._state[unknown])
-            trial.gains[new] = _NEVER
-            states, gpu, better, kept = self._states.tried(new, request)
-            # Of several ways to place it in one state the last one written stays: the best.
-            trial.gains[states], trial.kept[states], trial.gpu[states] = better, kept, gpu
-            gains = trial.gains[self._state]
-        return trial, gains
 
 
 def extended(array: Floats, more: int, value: float = 0.0) -> Floats:
