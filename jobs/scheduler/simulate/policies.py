@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any, TypeVar
 
-from jobs.scheduler.policy import Backfill, Order, Placing, Policy
+from jobs.scheduler.policy import MAX_S, Backfill, Order, Placing, Policy
+from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.simulate.lengths import (
     Granted,
     Lengths,
@@ -184,12 +186,12 @@ def read_policy(path: Path) -> SimPolicy:
 
 Choice = TypeVar("Choice", bound=StrEnum)
 _CHOICES = ("order", "backfill", "placing", "lengths", "walls", "best_effort")
-_NUMBERS: dict[str, tuple[type, float]] = {
-    "reservations": (int, 1),
-    "min_run_s": (float, 0),
-    "max_preemptions": (int, 0),
+_NUMBERS: dict[str, tuple[type, float, float]] = {
+    "reservations": (int, 1, 10**6),
+    "min_run_s": (float, 0, MAX_S),
+    "max_preemptions": (int, 0, 10**6),
 }
-"""What each is, and the least it may be."""
+"""What each is, and the least and the most it may be."""
 
 
 @dataclass(frozen=True)
@@ -207,13 +209,9 @@ class _Reader:
         own["order"] = self._chosen("order", Order, base.policy.order)
         own["backfill"] = self._chosen("backfill", Backfill, base.policy.backfill)
         own["placing"] = self._chosen("placing", Placing, base.policy.placing)
-        try:
-            policy = replace(base.policy, **own)
-        except ValueError as error:
-            raise PolicyError(f"{self.file}: {error}") from error
         return SimPolicy(
             self._text("name", name),
-            policy,
+            replace(base.policy, **own),
             lengths=self._chosen("lengths", Known, base.lengths),
             walls=self._chosen("walls", Walls, base.walls),
             best_effort=self._chosen("best_effort", BestEffort, base.best_effort),
@@ -223,15 +221,20 @@ class _Reader:
     def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:
         return kind(self._choice(key, kind)) if key in self.said else default
 
-    def _weights(self, policy: Policy) -> Any:
+    def _weights(self, policy: Policy) -> PriorityWeights:
         table = self.said["weights"]
         if not isinstance(table, dict):
             raise self._error("weights", "must be a table")
         self._check_keys(table, [one.name for one in fields(policy.weights)], "weights.")
-        try:
-            return replace(policy.weights, **table)
-        except (TypeError, ValueError) as error:
-            raise self._error("weights", str(error)) from error
+        weights = policy.weights
+        for key, value in table.items():
+            if not _is_number(value):
+                raise self._error(f"weights.{key}", f"must be a number, not {shortened(value)}")
+            try:
+                weights = replace(weights, **{key: value})
+            except ValueError as error:
+                raise self._error(f"weights.{key}:", str(error)) from error
+        return weights
 
     def _check_keys(self, table: dict[str, Any], known: Iterable[str], prefix: str) -> None:
         for key in table:
@@ -243,29 +246,34 @@ class _Reader:
     def _choice(self, key: str, known: Iterable[str]) -> str:
         value = self.said[key]
         if value not in list(known):
-            raise self._error(key, f"must be one of {', '.join(known)}, not {value!r}")
+            raise self._error(key, f"must be one of {', '.join(known)}, not {shortened(value)}")
         return str(value)
 
     def _number(self, key: str) -> Any:
-        kind, least = _NUMBERS[key]
+        kind, least, most = _NUMBERS[key]
         value = self.said[key]
-        fits = isinstance(value, int if kind is int else int | float)
-        if not fits or isinstance(value, bool) or not least <= value < float("inf"):
+        fits = _is_number(value) and (kind is float or isinstance(value, int))
+        if not fits or not least <= value <= most:
             what = "whole number" if kind is int else "number"
-            raise self._error(key, f"must be a {what} from {least:g}, not {value!r}")
+            bounds = f"from {least:g} to {most:,}"
+            raise self._error(key, f"must be a {what} {bounds}, not {shortened(value)}")
         return kind(value)
 
     def _yes_or_no(self, key: str, default: bool) -> bool:
         value = self.said.get(key, default)
         if not isinstance(value, bool):
-            raise self._error(key, f"must be true or false, not {value!r}")
+            raise self._error(key, f"must be true or false, not {shortened(value)}")
         return value
 
     def _text(self, key: str, default: str) -> str:
         value = self.said.get(key, default)
-        if not isinstance(value, str) or not value.strip():
-            raise self._error(key, f"must be a word, not {value!r}")
-        return value
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise self._error(key, f"must be a word, not {shortened(value)}")
+        return value.strip()
 
     def _error(self, key: str, problem: str) -> PolicyError:
         return PolicyError(f"{self.file}: {key} {problem}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
