@@ -179,7 +179,7 @@ def read_policy(path: Path) -> SimPolicy:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PolicyError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"{path}: is no TOML: {error}") from error
     return _Reader(str(path), said).policy(path.stem)
 

@@ -105,6 +105,7 @@ def test_an_empty_file_is_carrel_s_own(tmp_path: Path) -> None:
         ("name = 'a\tb'", "name must be a word, not 'a\\tb'"),
         ('name = ""', "name must be a word, not ''"),
         ("order: x", "is no TOML: "),
+        ("name = " + "[" * 5000, "is no TOML: "),
     ],
 )
 def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:
