@@ -8,15 +8,16 @@ from datetime import UTC, datetime, timedelta
 from math import gcd
 from pathlib import Path
 
-from jobs.rules import MAX_CPUS_PER_TASK
+from jobs.rules import MAX_CPUS_PER_TASK, MAX_GPUS_PER_NODE, MAX_MEMORY_MIB
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Backfill, Order, Policy
-from jobs.scheduler.simulate.tables import Row, read_table
+from jobs.scheduler.simulate.tables import Row, TableError, read_table
 from jobs.scheduler.snapshot import Gpu, Node, Pending, Snapshot
 from jobs.spec import Resources
 
 MILLI = 1000
 """CPUs and GPUs are counted in thousandths."""
+_MOST_CPU_MILLI = MAX_CPUS_PER_TASK * MILLI
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +46,36 @@ class Pod:
 
 
 def read_machines(path: Path) -> tuple[Machine, ...]:
-    """In the order of the file. Raises `TableError`."""
+    """In the order of the file. Raises `TableError`, also where none has GPUs."""
     table = read_table(path)
     table.require("sn", "cpu_milli", "memory_mib", "gpu", "model")
-    return tuple(_machine(row) for row in table.rows)
+    found = tuple(_machine(row) for row in table.rows)
+    if not any(machine.gpus for machine in found):
+        raise TableError(f"{table.file}: there is no node with GPUs in it")
+    return found
 
 
 def _machine(row: Row) -> Machine:
     return Machine(
-        row.word("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), row.whole("gpu"),
-        row.text("model"),
-    )  # fmt: skip
+        name=row.word("sn"),
+        cpu_milli=row.whole("cpu_milli", most=_MOST_CPU_MILLI),
+        memory_mib=row.whole("memory_mib", most=MAX_MEMORY_MIB),
+        gpus=row.whole("gpu", most=MAX_GPUS_PER_NODE),
+        model=row.text("model"),
+    )
 
 
 def read_pods(path: Path) -> tuple[Pod, ...]:
-    """In the order of the file. Raises `TableError`."""
+    """In the order of the file. Raises `TableError`, also where there is none."""
     table = read_table(path)
     table.require("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    if not table.rows:
+        raise TableError(f"{table.file}: there are no pods in it")
     return tuple(_pod(row) for row in table.rows)
 
 
 def _pod(row: Row) -> Pod:
-    gpus, gpu_milli = row.whole("num_gpu"), row.whole("gpu_milli")
+    gpus, gpu_milli = row.whole("num_gpu", most=MAX_GPUS_PER_NODE), row.whole("gpu_milli")
     if gpus and not 1 <= gpu_milli <= MILLI:
         raise row.error("gpu_milli", f"must be from 1 to {MILLI}, not {gpu_milli}")
     if gpus > 1 and gpu_milli < MILLI:
@@ -74,8 +83,8 @@ def _pod(row: Row) -> Pod:
     spec = row.text("gpu_spec") if "gpu_spec" in row.values else ""
     return Pod(
         name=row.word("name"),
-        cpu_milli=row.whole("cpu_milli"),
-        memory_mib=row.whole("memory_mib"),
+        cpu_milli=row.whole("cpu_milli", most=_MOST_CPU_MILLI),
+        memory_mib=row.whole("memory_mib", most=MAX_MEMORY_MIB),
         gpus=gpus,
         gpu_milli=gpu_milli if gpus else 0,
         models=frozenset(filter(None, spec.split("|"))),

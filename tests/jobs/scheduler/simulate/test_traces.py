@@ -230,12 +230,30 @@ def test_what_is_wrong_with_a_cluster(folder: Path, text: str, said: str) -> Non
     [
         (",460,", ",1200,", "t.csv, line 2, column gpu_milli: must be from 1 to 1000, not 1200"),
         ("2,1000", "2,500", "t.csv, line 3, column gpu_milli: must be 1000 for a pod with 2 GPUs"),
+        ("2,1000", "1e9,1000",
+         "t.csv, line 3, column num_gpu: must be a number from 0 to 256, not '1e9'"),
+        (PODS.partition("\n")[2], "", "t.csv: there are no pods in it"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_pods(folder: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(TableError) as told:
         read_pods(file(folder, PODS.replace(old, new)))
     assert str(told.value) == said
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("n0,1,1,1e9,P100", "t.csv, line 2, column gpu: must be a number from 0 to 256, not '1e9'"),
+        ("n0,1e9,1,1,P100", "t.csv, line 2, column cpu_milli: must be a number from 0 to "),
+        ("n0,1,1e9,1,P100", "t.csv, line 2, column memory_mib: must be a number from 0 to "),
+        ("n0,1,1,0,P100", "t.csv: there is no node with GPUs in it"),
+    ],
+)
+def test_what_is_wrong_with_machines(folder: Path, machine: str, said: str) -> None:
+    with pytest.raises(TableError) as told:
+        read_machines(file(folder, f"sn,cpu_milli,memory_mib,gpu,model\n{machine}\n"))
+    assert str(told.value).startswith(said)
 
 
 def test_files_that_are_no_tables(folder: Path) -> None:
