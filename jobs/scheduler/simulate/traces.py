@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+from jobs.rules import MAX_NODES
 from jobs.scheduler.simulate.tables import MOST, Row, Table, TableError, read_table
 
 LONGEST_S = 2e11
 """What all jobs of a workload may run for together: beyond come the years that no date tells."""
-MAX_NODES = 100_000
-"""Of a cluster."""
+MAX_CLUSTER = 100_000
+"""So many nodes at most."""
 
 
 class Format(StrEnum):
@@ -214,8 +215,8 @@ def find_cluster(text: str, folder: Path = Path()) -> Cluster:
         nodes = float(text)
     except ValueError:
         return read_cluster(folder / text)
-    if not (1 <= nodes <= MAX_NODES and nodes.is_integer()):
-        raise TableError(f"a cluster has from 1 to {MAX_NODES:,} nodes, not {text}")
+    if not (1 <= nodes <= MAX_CLUSTER and nodes.is_integer()):
+        raise TableError(f"a cluster has from 1 to {MAX_CLUSTER:,} nodes, not {text}")
     return Cluster({"": int(nodes)})
 
 
@@ -229,12 +230,12 @@ def read_cluster(path: Path) -> Cluster:
         vc = row.word("vc")
         if vc in nodes:
             raise row.error("vc", f"{vc} is there twice")
-        nodes[vc] = row.whole(column, least=1, most=MAX_NODES)
+        nodes[vc] = row.whole(column, least=1, most=MAX_CLUSTER)
     if not nodes:
         raise TableError(f"{table.file}: there are no nodes in it")
     cluster = Cluster(nodes)
-    if cluster.total > MAX_NODES:
-        raise TableError(f"{table.file}: there are more than {MAX_NODES:,} nodes in it")
+    if cluster.total > MAX_CLUSTER:
+        raise TableError(f"{table.file}: there are more than {MAX_CLUSTER:,} nodes in it")
     return cluster
 
 
@@ -248,9 +249,10 @@ class Kept:
 
 
 def keep_possible(jobs: Iterable[Recorded], cluster: Cluster, gpus_per_node: int) -> Kept:
-    """Leave out the jobs of VCs without nodes, those larger than their VC, and those without GPUs.
+    """Leave out the jobs of VCs without nodes, those that are too large, and those without GPUs.
 
-    The published runs do so, too. A cluster of one part takes the jobs of all VCs.
+    Too large is what has more GPUs than its VC, or more nodes than a request may ask for.
+    The published runs leave them out, too. A cluster of one part takes the jobs of all VCs.
     """
     whole = len(cluster.nodes) == 1
     kept: list[Recorded] = []
@@ -261,6 +263,8 @@ def keep_possible(jobs: Iterable[Recorded], cluster: Cluster, gpus_per_node: int
             why = "ask for no GPU"
         elif not nodes:
             why = f"are of {job.vc or 'no VC'}, which has no nodes"
+        elif job.gpus > MAX_NODES * gpus_per_node:
+            why = f"ask for more GPUs than {MAX_NODES:,} nodes have, the most of one job"
         elif job.gpus > nodes * gpus_per_node:
             why = f"ask for more GPUs than {job.vc or 'the cluster'} has"
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.scheduler.simulate.job import asked
 from jobs.scheduler.simulate.openb import Machine, Pod, read_machines, read_pods
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.traces import (
@@ -156,6 +157,13 @@ def test_who_cannot_run_at_all_is_left_out_and_counted() -> None:
         "1 jobs ask for no GPU",
     )
     assert len(keep_possible(jobs, Cluster({"": 2}), 8).jobs) == 4
+
+
+def test_the_largest_job_that_may_be_is_kept() -> None:
+    jobs = [Recorded(0, 1, gpus) for gpus in (8 * 4096, 8 * 4096 + 1)]
+    kept = keep_possible(jobs, Cluster({"": 5000}), 8)
+    assert kept.jobs == (jobs[0],) and asked(kept.jobs[0].gpus).nodes == 4096
+    assert kept.left_out == ("1 jobs ask for more GPUs than 4,096 nodes have, the most of one job",)
 
 
 @pytest.mark.parametrize(
