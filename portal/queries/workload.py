@@ -219,10 +219,11 @@ class _Maker:
         )
 
     def _at(self, row: _Row, spec: JobSpec, past: _Past) -> int:
-        """When it comes. What ran at the beginning came when it began, so that it runs then."""
-        at = came(row.submitted_at, row.waited_before_s, spec, past)
-        if row.submitted_at < self._since:
-            at = min(past.first, self._since)
+        """When it comes. What ran at the beginning came when it began, so that it runs then; what
+        waited for room then comes with the beginning."""
+        at = past.first
+        if at >= self._since:
+            at = max(came(row.submitted_at, row.waited_before_s, spec, past), self._since)
         return round((at - self._since).total_seconds())
 
     def _after(self, row: _Row, spec: JobSpec) -> tuple[int, ...]:

@@ -111,6 +111,19 @@ def test_what_was_there_before_fills_the_nodes_and_is_not_counted(
     assert (found.jobs, found.before) == (0, 2)
 
 
+def test_who_came_before_and_began_in_that_time_was_kept_back_as_long(
+    alice: User, project: Project
+) -> None:
+    begin = hours(72).isoformat()
+    timed = past(alice, project, -24, 72, 73, spec={"name": "x", "begin_at": begin})
+    held = past(alice, project, -24, 30, 31, waited_before_s=3600)
+    long_over = hours(-12).isoformat()
+    ready = past(alice, project, -24, 2, 3, spec={"name": "x", "begin_at": long_over})
+    found = trials()
+    assert [found[job.pk].submit_s / 3600 for job in (timed, held, ready)] == [72, 29, 0]
+    assert not any(trial.counts for trial in found.values())
+
+
 def test_who_never_began_is_left_out_and_told(alice: User, project: Project) -> None:
     past(alice, project, 1, None, 2)
     past(alice, project, 1, None, None)
