@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from django.db.models import F, Q
 
@@ -26,7 +26,7 @@ def in_vain(spec: JobSpec) -> tuple[Dependency, ...]:
 
 
 class Named(Protocol):
-    """A waiting job."""
+    """A job as `singleton` knows it."""
 
     @property
     def pk(self) -> int: ...
@@ -42,7 +42,7 @@ class Dependencies:
     def __init__(self, asked: Sequence[tuple[Named, JobSpec]]) -> None:
         waits = [(row, spec) for row, spec in asked if spec.dependencies]
         self._states = states(spec for _, spec in waits)
-        self._singles = _earlier_singletons([row for row, spec in waits if _is_single(spec)])
+        self._singles = _earlier_singletons([row for row, spec in waits if is_single(spec)])
 
     def of(self, row: Named, spec: JobSpec) -> tuple[DependencyState, tuple[int, ...]]:
         """What they come to, and the jobs (or arrays, by their ids) that it comes from."""
@@ -62,7 +62,8 @@ class Dependencies:
         return state, tuple(sorted(ids))
 
 
-def _is_single(spec: JobSpec) -> bool:
+def is_single(spec: JobSpec) -> bool:
+    """Whether it waits for its owner's earlier jobs of the same name."""
     return any(wait.kind is DependencyKind.SINGLETON for wait in spec.dependencies)
 
 
@@ -103,16 +104,34 @@ def states(specs: Iterable[JobSpec]) -> dict[int, list[str]]:
     return found
 
 
+def after_alike(rows: Iterable[Named], single: Container[int]) -> dict[int, tuple[int, ...]]:
+    """For each of `single`, by their ids, the earlier ones of the same owner and name: from the
+    latest of them that is single itself on, since that one waits for all before it."""
+    since: dict[tuple[int, str], list[int]] = defaultdict(list)
+    found: dict[int, tuple[int, ...]] = {}
+    for row in sorted(rows, key=lambda row: row.pk):
+        alike = since[row.owner_id, row.name]
+        if row.pk in single:
+            found[row.pk] = tuple(alike)
+            alike.clear()
+        alike.append(row.pk)
+    return found
+
+
+class _Alike(NamedTuple):
+    pk: int
+    owner_id: int
+    name: str
+
+
 def _earlier_singletons(single: Sequence[Named]) -> dict[int, tuple[int, ...]]:
     """For each of these the owner's earlier unfinished jobs of the same name."""
     if not single:
         return {}
     unfinished = Job.objects.filter(
         state__in=lifecycle.WAITING | lifecycle.ACTIVE, owner__in={row.owner_id for row in single}
-    ).order_by("pk")
-    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for pk, owner_id, name in unfinished.values_list("pk", "owner_id", "name"):
-        alike[owner_id, name].append(pk)
-    return {
-        row.pk: tuple(pk for pk in alike[row.owner_id, row.name] if pk < row.pk) for row in single
-    }
+    )
+    rows: dict[int, Named] = {row.pk: row for row in single}
+    for values in unfinished.values_list("pk", "owner_id", "name"):
+        rows.setdefault(values[0], _Alike(*values))
+    return after_alike(rows.values(), {row.pk for row in single})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,11 +18,12 @@ from jobs.scheduler.simulate.measure import mean, quantile
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node
 from jobs.scheduler.words import count
-from jobs.spec import DependencyKind, JobSpec, Resources
+from jobs.spec import JobSpec, Resources
 from jobs.spec_json import from_dict
 from portal import models
 from portal.models import Accounting, Attempt, Job
 from portal.queries import accounts, machines
+from portal.queries.dependencies import after_alike, is_single
 
 MOST_JOBS = 20_000
 """That are played: more would take too long, and too much memory."""
@@ -183,13 +183,10 @@ class _Maker:
         rows: Sequence[_Row],
     ) -> None:
         self._specs, self._past, self._since = specs, past, since
-        self._tasks: dict[int, list[int]] = defaultdict(list)
-        self._alike: dict[tuple[int, str], list[int]] = defaultdict(list)
-        """By owner and name, for `singleton`."""
-        for row in rows:
-            if row.array_id is not None:
-                self._tasks[row.array_id].append(row.pk)
-            self._alike[row.owner_id, row.name].append(row.pk)
+        self._arrays = {row.array_id for row in rows if row.array_id is not None}
+        played = [row for row in rows if row.pk in past]
+        single = {row.pk for row in played if is_single(specs[row.pk])}
+        self._singles = after_alike(played, single)
         self._parts: dict[str, int] = {}
         for node in nodes:
             for gpu in node.gpus:
@@ -213,6 +210,7 @@ class _Maker:
             resources=spec.resources,
             nice=row.nice,
             after=self._after(row, spec),
+            after_arrays=tuple(sorted(self._arrays & _awaited(spec))),
             array_id=row.array_id,
             array_limit=spec.array.limit if spec.array else None,
             counts=row.submitted_at >= self._since,
@@ -227,18 +225,18 @@ class _Maker:
         return round((at - self._since).total_seconds())
 
     def _after(self, row: _Row, spec: JobSpec) -> tuple[int, ...]:
-        found: set[int] = set()
-        for wait in spec.dependencies:
-            if wait.kind is DependencyKind.SINGLETON:
-                found.update(pk for pk in self._alike[row.owner_id, row.name] if pk < row.pk)
-            elif wait.job_id is not None:
-                found.update(self._tasks.get(wait.job_id) or [wait.job_id])
-        return tuple(sorted(found))
+        alone = _awaited(spec) - self._arrays
+        return tuple(sorted(alone.union(self._singles.get(row.pk, ()))))
 
     def _gpus(self, asked: Resources, partition: str) -> float:
         if asked.shards and self._parts.get(partition):
             return asked.nodes * asked.shards / self._parts[partition]
         return asked.gpus
+
+
+def _awaited(spec: JobSpec) -> set[int]:
+    """The jobs and arrays that it names."""
+    return {wait.job_id for wait in spec.dependencies if wait.job_id is not None}
 
 
 def came(submitted_at: datetime, waited_s: float, spec: JobSpec, past: _Past) -> datetime:

@@ -44,6 +44,8 @@ class Trial:
     nice: int = 0
     after: tuple[int, ...] = ()
     """Jobs that have to end before it may start."""
+    after_arrays: tuple[int, ...] = ()
+    """Arrays of which all tasks have to."""
     array_id: int | None = None
     array_limit: int | None = None
     """How many tasks of its array run at once."""

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.bands import Band
 from jobs.lifecycle import State
+from jobs.scheduler.snapshot import DependencyState
 from portal.actions.schedule import schedule
 from portal.models import Attempt, Job, Lease, Node, Project, User
 from portal.queries import pass_rows, snapshot, window
@@ -91,6 +92,29 @@ def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain
     taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
     assert taken[job.pk].waits_for == (failed.pk,)
     assert (taken[job.pk].label, taken[waiting.pk].label) == (str(job.pk), f"{waiting.pk}_1")
+
+
+def test_who_waits_for_its_like_waits_for_the_last_that_does_so(
+    alice: User, bob: User, project: Project
+) -> None:
+    """As that one waits for the rest: a thousand of them are not half a million waits."""
+    alone = {"name": "train", "dependencies": [{"kind": "singleton", "job_id": None}]}
+    runs = cast.job(alice, project, state=State.RUNNING)
+    second = cast.job(alice, project, spec=alone)
+    cast.job(bob, project)
+    third = cast.job(alice, project, spec=alone)
+    cast.job(alice, project, state=State.COMPLETED)
+    other = cast.job(alice, project)
+    last = cast.job(alice, project, spec=alone)
+    free = cast.job(bob, project, name="fit", spec=alone | {"name": "fit"})
+    taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
+    waits = {job.pk: taken[job.pk].waits_for for job in (second, third, last, other, free)}
+    assert waits == {
+        second.pk: (runs.pk,), third.pk: (second.pk,), last.pk: (third.pk, other.pk),
+        other.pk: (), free.pk: (),
+    }  # fmt: skip
+    assert taken[third.pk].dependency is DependencyState.WAITING
+    assert taken[free.pk].dependency is DependencyState.MET
 
 
 def test_who_runs_counts_as_what_it_holds(alice: User, project: Project, node: Node) -> None:

@@ -142,9 +142,27 @@ def test_what_it_waited_for_of_others(alice: User, bob: User, project: Project) 
     after = past(alice, project, 1, 2, 3, spec=_after("afterany", first.pk, head.pk))
     single = past(alice, project, 1, 3, 4, name="train", spec=_after("singleton", None))
     found = trials()
-    assert found[after.pk].after == (first.pk, head.pk, task.pk)
-    assert first.pk in found[single.pk].after and found[first.pk].after == ()
+    assert (found[after.pk].after, found[after.pk].after_arrays) == ((first.pk,), (head.pk,))
+    assert found[single.pk].after == (first.pk, head.pk, task.pk, after.pk)
+    assert (found[first.pk].after, found[single.pk].after_arrays) == ((), ())
     assert (found[task.pk].array_id, found[task.pk].array_limit) == (head.pk, 2)
+
+
+def test_who_waits_for_its_like_waits_for_the_last_that_did_so(
+    alice: User, project: Project
+) -> None:
+    """As that one waited for the rest; not if it is not played."""
+    alone = _after("singleton", None)
+    first = past(alice, project, 1, 1, 2)
+    second = past(alice, project, 1, 2, 3, spec=alone)
+    third = past(alice, project, 1, 3, 4, spec=alone)
+    past(alice, project, 1, None, 4, spec=alone)
+    other = past(alice, project, 1, 4, 5)
+    last = past(alice, project, 1, 5, 6, spec=alone)
+    found = trials()
+    assert [found[job.pk].after for job in (first, second, third, last)] == [
+        (), (first.pk,), (second.pk,), (third.pk, other.pk),
+    ]  # fmt: skip
 
 
 def _array(limit: int, tasks: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from jobs.scheduler.simulate.gates import Gates
 from jobs.scheduler.simulate.measure import figures
 from jobs.scheduler.simulate.policies import NAMED
@@ -21,6 +23,23 @@ def test_who_comes_after_others_starts_when_all_of_them_have_ended() -> None:
     # None of them ever waited for room.
     assert [run.wait_s for run in simulation.runs.values()] == [0, 0, 0, 0]
     assert figures(simulation).mean_wait_s == 0
+
+
+def test_who_comes_after_an_array_starts_when_its_last_task_has_ended() -> None:
+    tasks = [trial(n, 0, 10 * n, 1, array_id=1) for n in (1, 2, 3)]
+    both = trial(6, 0, 5, 1, after=(4,), after_arrays=(1, 9))
+    work = workload((*tasks, trial(4, 0, 50, 1), trial(5, 0, 5, 1, after_arrays=(1,)), both), 1)
+    assert starts(played(work, FIFO)) == {1: 0, 2: 0, 3: 0, 4: 0, 5: 30, 6: 50}
+
+
+def test_an_array_after_an_array_takes_no_more_room_than_both() -> None:
+    """And not as much as one times the other."""
+    first = [trial(n, 0, 1, 1, array_id=1) for n in range(1, 301)]
+    second = [trial(n, 0, 1, 1, array_id=301, after_arrays=(1,)) for n in range(301, 601)]
+    gates = Gates((*first, *second))
+    assert not [one for each in second for one in gates.arrive(each, 0)]
+    assert len(pickle.dumps(gates)) < 200 * (len(first) + len(second))
+    assert [one for each in first for one in gates.end(each, 1)] == second
 
 
 def test_who_was_left_out_of_the_workload_has_ended_long_ago() -> None:
