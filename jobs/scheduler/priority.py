@@ -13,7 +13,7 @@ from datetime import datetime
 from jobs.bands import Band
 from jobs.rules import MAX_NICE
 from jobs.scheduler.fairshare import Standing
-from jobs.scheduler.words import count
+from jobs.scheduler.words import amount, count
 
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -183,7 +183,7 @@ def _size(factors: Factors, weight: float) -> WeightedFactor:
         return _factor("size", 0.0, weight, "Asks for no GPU")
     whole = factors.partition_gpus
     factor = min(1.0, factors.gpus / whole) if whole else 0.0
-    lead = f"Asks for {factors.gpus:g} of the partition's {count(whole, 'GPU')}"
+    lead = f"Asks for {amount(factors.gpus)} of the partition's {count(whole, 'GPU')}"
     return _factor("size", factor, weight, lead)
 
 

@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 
 from jobs.scheduler.limits import Demand, Excess, Limited, Refusal, Rule, Scope
-from jobs.scheduler.words import clock, listed
+from jobs.scheduler.words import amount, clock, listed
 
 _MINUTE = timedelta(minutes=1)
 _FIELDS = {
@@ -157,7 +157,7 @@ def _number(number: float, up: bool = False) -> str:
     # Beyond a millionth it is noise of floats and nothing that anybody asked for.
     hundredths = round(number * 100, 4)
     cut = math.ceil(hundredths) if up else round(hundredths)
-    return f"{cut / 100:,.2f}".rstrip("0").rstrip(".")
+    return amount(cut / 100)
 
 
 def _span(seconds: int) -> str:

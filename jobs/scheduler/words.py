@@ -11,6 +11,11 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def amount(number: float, digits: int = 2) -> str:
+    """`16`, `1,000`, `0.25`: to so many digits, without zeros that say nothing."""
+    return f"{number:,.{digits}f}".rstrip("0").rstrip(".")
+
+
 def capital(text: str) -> str:
     """As a sentence begins: `jobs 17 and 18_2` as `Jobs 17 and 18_2`. The rest stays as it is."""
     return text[:1].upper() + text[1:]

@@ -6,6 +6,8 @@ from typing import Any
 
 from django import forms
 
+from jobs.scheduler.words import amount
+
 DAY_S = 86_400
 
 
@@ -16,7 +18,7 @@ def plain(value: float | None) -> str:
 
 def short(value: float) -> str:
     """A number for reading: to the millionth, without zeros that say nothing."""
-    return f"{value:,.6f}".rstrip("0").rstrip(".")
+    return amount(value, 6)
 
 
 def days(seconds: float) -> str:

@@ -11,7 +11,7 @@ from django.core.paginator import Page, Paginator
 
 from jobs.scheduler.limits import Scope
 from jobs.scheduler.simulate.changes import Changes, ProjectChange, kinds
-from jobs.scheduler.words import count
+from jobs.scheduler.words import amount, count
 from portal.models import Accounting, Project, Quota, SchedulingPolicy, WhatIf
 from portal.queries import machines
 
@@ -64,7 +64,7 @@ def _of_project(change: ProjectChange) -> Iterator[list[str]]:
 
 
 def _limit(gpus: float | None) -> str:
-    return "no limit" if gpus is None else f"{gpus:g}"
+    return "no limit" if gpus is None else amount(gpus, 6)
 
 
 def _yes(value: bool) -> str:

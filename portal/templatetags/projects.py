@@ -12,12 +12,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from jobs.scheduler.limits import Limited, Rule, Scope, Standing
-from jobs.scheduler.words import count
+from jobs.scheduler.words import amount, count
 from portal.models import Event, User
 from portal.queries import rights
 from portal.templatetags.jobs import walltime_words
 
 register = template.Library()
+register.filter(amount)
 
 _LIMITS = {
     Limited.PARTITIONS: "Partitions",
@@ -95,12 +96,6 @@ def hours(value: float) -> str:
 
 
 @register.filter
-def amount(value: float) -> str:
-    """`16`, `0.25`, `1,000`: to the hundredth, without zeros that say nothing."""
-    return f"{value:,.2f}".rstrip("0").rstrip(".")
-
-
-@register.filter
 def lasting(seconds: float) -> str:
     """`7 d`, `1 min 30 s`, `0.5 s`."""
     return walltime_words(int(seconds)) if seconds == int(seconds) else f"{amount(seconds)} s"
@@ -109,7 +104,7 @@ def lasting(seconds: float) -> str:
 @register.filter
 def weight(value: float) -> str:
     """`1`, `0.0025`: as exact as anybody sets it."""
-    return f"{value:,.6f}".rstrip("0").rstrip(".")
+    return amount(value, 6)
 
 
 @register.filter

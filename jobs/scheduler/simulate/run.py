@@ -23,6 +23,7 @@ from jobs.scheduler.simulate.queue import Kind, Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
+from jobs.scheduler.words import amount
 from jobs.spec import Resources
 
 _ENDS, _OUTLIVES, _MAY_BE_ASKED = 0, 1, 2
@@ -41,7 +42,8 @@ class Stuck(ValueError):
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(
-            f"job {trial.id} on {trial.gpus:g} GPUs never starts in partition {trial.partition}"
+            f"job {trial.id} on {amount(trial.gpus)} GPUs never starts "
+            f"in partition {trial.partition}"
         )
 
 

@@ -119,6 +119,7 @@ def test_fair_share_in_words() -> None:
         (8, 64, "Asks for 8 of the partition's 64 GPUs: 12 of 100 points."),
         (0.25, 64, "Asks for 0.25 of the partition's 64 GPUs: 0.4 of 100 points."),
         (1, 1, "Asks for 1 of the partition's 1 GPU: 100 of 100 points."),
+        (1_234_567, 0, "Asks for 1,234,567 of the partition's 0 GPUs: 0 of 100 points."),
         (65, 64, "Asks for 65 of the partition's 64 GPUs: 100 of 100 points."),
         (1, 0, "Asks for 1 of the partition's 0 GPUs: 0 of 100 points."),
     ],

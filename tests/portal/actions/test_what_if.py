@@ -71,6 +71,22 @@ def test_a_larger_quota_as_worked_by_hand(jobs: Project, admin: User) -> None:
     assert row.result["real"]["mean_wait_s"] == 0 and row.result["jobs"] == 4
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (4, 1_000_000, ["4", "1,000,000"]),
+        (123_456, 123_456.5, ["123,456", "123,456.5"]),
+        (1_234_567, 0.125, ["1,234,567", "0.125"]),
+    ],
+)
+def test_limits_are_told_in_full(
+    jobs: Project, admin: User, before: float, after: float, said: list[str]
+) -> None:
+    Quota.objects.filter(project=jobs).update(gpus=before)
+    row = ask(admin, Changes(projects=(ProjectChange(jobs.pk, gpus=after),)))
+    assert row.said == [["GPUs at once of vision", *said]]
+
+
 def test_nothing_of_the_lab_is_changed(jobs: Project, admin: User) -> None:
     row = ask(admin, Changes(order=Order.SHORTEST, projects=(ProjectChange(jobs.pk, shares=9),)))
     what_if._begin(cast.NOW)
