@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 from jobs.scheduler.fairshare import MAX_SHARES
@@ -13,6 +14,7 @@ from jobs.scheduler.limits import Limits, Quota, Scope
 from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.scheduler.simulate.workload import Workload
 from jobs.scheduler.snapshot import Node
+from jobs.scheduler.words import count, memory
 
 MOST_NODES = 1000
 """That may be added of one kind."""
@@ -87,21 +89,35 @@ def changed_workload(workload: Workload, changes: Changes) -> Workload:
     return replace(workload, nodes=changed_nodes(workload.nodes, changes.nodes))
 
 
-def kind(node: Node) -> str:
-    """What nodes are alike in: `gpu: 8 x NVIDIA H100 80GB HBM3`."""
-    found: dict[str, int] = {}
-    for gpu in sorted(node.gpus, key=lambda gpu: (gpu.model, gpu.uuid)):
-        found[gpu.model] = found.get(gpu.model, 0) + 1
-    models = ", ".join(f"{number} x {model}" for model, number in found.items())
-    return f"{node.partition}: {models or 'no GPU'}"
-
-
 def kinds(nodes: Iterable[Node]) -> dict[str, list[Node]]:
-    """All kinds there are, each with its nodes by name."""
-    found: dict[str, list[Node]] = defaultdict(list)
+    """All kinds there are, each with its nodes by name: `gpu: 8 x NVIDIA H100 80GB HBM3`. Where
+    nodes with the same GPUs differ it says in what: `..., 64 CPUs, 512 GiB`."""
+    like: dict[str, list[Node]] = defaultdict(list)
     for node in sorted(nodes, key=lambda node: (name_key(node.name), node.id)):
-        found[kind(node)].append(node)
+        like[_with_gpus_as(node)].append(node)
+    found: dict[str, list[Node]] = defaultdict(list)
+    for gpus, alike in like.items():
+        traits = [_traits(node) for node in alike]
+        differing = [len(set(trait)) > 1 for trait in zip(*traits, strict=True)]
+        for node, told in zip(alike, traits, strict=True):
+            found[", ".join((gpus, *compress(told, differing)))].append(node)
     return dict(sorted(found.items()))
+
+
+def _with_gpus_as(node: Node) -> str:
+    """`gpu: 7 x NVIDIA A30, 1 x NVIDIA A30 in 4 parts`."""
+    found = Counter((gpu.model, gpu.shards) for gpu in node.gpus)
+    gpus = ", ".join(
+        f"{number} x {model}{f' in {shards} parts' if shards else ''}"
+        for (model, shards), number in sorted(found.items())
+    )
+    return f"{node.partition}: {gpus or 'no GPU'}"
+
+
+def _traits(node: Node) -> tuple[str, ...]:
+    """What else jobs may ask of it."""
+    features = " and ".join(sorted(node.features))
+    return count(node.cpus, "CPU"), memory(node.memory_mib), features or "no features"
 
 
 def changed_nodes(nodes: Iterable[Node], changes: Iterable[NodesChange]) -> tuple[Node, ...]:

@@ -150,6 +150,33 @@ def test_new_nodes_are_as_the_first_of_their_kind_and_have_gpus_of_their_own() -
     assert len({gpu.uuid for node in found for gpu in node.gpus}) == 40
 
 
+def test_nodes_with_the_same_gpus_are_told_apart_by_what_they_differ_in() -> None:
+    first, second, third, other = nodes(4)
+    large = {"cpus": 64, "memory_mib": 102_400}
+    found = kinds((
+        replace(first, **large), replace(third, **large, features=("nvme", "ib")),
+        replace(second, **large, name="n9"), replace(other, partition="q"),
+    ))  # fmt: skip
+    assert {kind: [node.name for node in alike] for kind, alike in found.items()} == {
+        "p: 8 x GPU, ib and nvme": ["n3"],
+        "p: 8 x GPU, no features": ["n1", "n9"],
+        "q: 8 x GPU": ["n4"],
+    }
+    small = replace(second, cpus=1, memory_mib=1024)
+    assert list(kinds((small, replace(first, **large)))) == [
+        "p: 8 x GPU, 1 CPU, 1 GiB", "p: 8 x GPU, 64 CPUs, 100 GiB",
+    ]  # fmt: skip
+
+
+def test_nodes_whose_gpus_are_shared_are_a_kind_of_their_own() -> None:
+    whole, shared = nodes(2)
+    gpus = tuple(replace(gpu, shards=4 if gpu.index < 2 else 0) for gpu in shared.gpus)
+    found = changed_nodes(
+        (whole, replace(shared, gpus=gpus)), (NodesChange("p: 6 x GPU, 2 x GPU in 4 parts", 1),)
+    )
+    assert [[gpu.shards for gpu in node.gpus].count(4) for node in found] == [2, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
