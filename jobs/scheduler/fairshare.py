@@ -26,6 +26,8 @@ MAX_USAGE = 1e18
 """Weighted GPU-seconds; a million GPUs for more than ten thousand years. More counts as this much:
 nothing that was written down may keep everybody from starting."""
 MAX_SHARES = 10**9
+MAX_LEVELS = 50
+"""Of projects, one below the other. Far deeper ones could not be walked."""
 
 _NOTHING = Fraction(0)
 

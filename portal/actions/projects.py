@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from jobs import lifecycle
+from jobs.scheduler.fairshare import MAX_LEVELS
 from portal import hints, live
 from portal.actions.changes import Changes, applied
 from portal.models import Accounting, Event, Membership, Project, User
@@ -178,8 +179,16 @@ def _taken_in(project: Project, parent: Project | None) -> Project | None:
     if project.pk and parent.pk in accounts.below(project.pk):
         why = "it cannot be below itself" if parent.pk == project.pk else f"{parent} is below it"
         raise ValidationError({"parent": f"{project} cannot go under {parent}: {why}."})
-    if parent.archived_at and parent.pk != project.parent_id:
+    if parent.pk == project.parent_id:
+        return parent
+    if parent.archived_at:
         raise ValidationError({"parent": f"{parent} is archived; restore it first."})
+    levels = accounts.depth(parent.pk) + (accounts.height(project.pk) if project.pk else 1)
+    if levels > MAX_LEVELS:
+        raise ValidationError({
+            "parent": f"Below {parent} it would make {levels} levels of projects; "
+            f"{MAX_LEVELS} are the most."
+        })  # fmt: skip
     return parent
 
 

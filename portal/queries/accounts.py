@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
@@ -51,13 +52,33 @@ def tree() -> tuple[tuple[Project, ...], frozenset[int]]:
 
 def below(project_id: int) -> frozenset[int]:
     """A project and all below it."""
-    children: dict[int | None, list[int]] = {}
+    return frozenset(chain.from_iterable(_levels_below(project_id)))
+
+
+def height(project_id: int) -> int:
+    """How many levels a project has with all below it: 1 where nothing is."""
+    return len(_levels_below(project_id))
+
+
+def depth(project_id: int) -> int:
+    """On which level it is: 1 at the top."""
+    parents = {project.id: project.parent_id for project in projects()}
+    levels, above = 1, parents[project_id]
+    while above is not None:
+        levels, above = levels + 1, parents[above]
+    return levels
+
+
+def _levels_below(project_id: int) -> list[list[int]]:
+    """The project itself, its children, their children and so on."""
+    children: dict[int | None, list[int]] = defaultdict(list)
     for project in projects():
-        children.setdefault(project.parent_id, []).append(project.id)
-    found = [project_id]
-    for above in found:
-        found += children.get(above, [])
-    return frozenset(found)
+        children[project.parent_id].append(project.id)
+    found, level = [], [project_id]
+    while level:
+        found.append(level)
+        level = [child for parent in level for child in children[parent]]
+    return found
 
 
 def members(with_jobs: Iterable[tuple[int, int, str]] | None = None) -> tuple[Member, ...]:

@@ -87,6 +87,30 @@ def test_nothing_can_be_below_itself(do: Verb, project: Project) -> None:
     assert Project.objects.get(pk=arms.pk).parent is None
 
 
+def test_the_tree_has_no_more_levels_than_it_may(do: Verb, project: Project) -> None:
+    """Counted with all that moves along."""
+    last = project
+    for level in range(2, 50):
+        last = Project.objects.create(name=f"level-{level}", parent=last)
+    robots = do(projects.create, name="robots")
+    arms = do(projects.create, name="arms", parent=robots)
+    too_deep = {"parent": ["Below level-49 it would make 51 levels of projects; 50 are the most."]}
+    assert refused(lambda: do(projects.move, project=robots, parent=last)) == too_deep
+    assert do(projects.move, project=robots, parent=last.parent)
+    assert refused(lambda: do(projects.create, name="legs", parent=arms)) == {
+        "parent": ["Below arms it would make 51 levels of projects; 50 are the most."]
+    }
+    assert do(projects.create, name="legs", parent=robots)
+
+
+def test_who_is_deeper_already_can_be_changed_where_they_are(do: Verb, project: Project) -> None:
+    last = project
+    for level in range(2, 53):
+        last = Project.objects.create(name=f"level-{level}", parent=last)
+    assert not do(projects.move, project=last, parent=last.parent)
+    assert do(projects.move, project=last, parent=project)
+
+
 def test_settings_are_told_with_what_was_before(do: Verb, project: Project) -> None:
     assert do(projects.rename, project=project, name="sight")
     assert last() == ("renamed", {"name": ["vision", "sight"]})

@@ -12,8 +12,10 @@ from django.utils import timezone
 
 from jobs.bands import Band
 from jobs.lifecycle import State
+from jobs.scheduler.fairshare import MAX_LEVELS
 from portal.actions import projects as actions
 from portal.actions.quotas import set_quota
+from portal.actions.schedule import schedule
 from portal.models import Allocation, Membership, Node, Project, User
 from tests.portal import cast
 
@@ -286,3 +288,22 @@ def test_the_query_count_does_not_grow(
     few = queries(as_alice, address)
     grow(2, 8)
     assert queries(as_alice, address) == few
+
+
+def test_the_deepest_tree_there_may_be_is_shown_and_scheduled(
+    as_admin: Client, admin: User, alice: User, node: Node
+) -> None:
+    parent = None
+    for level in range(1, MAX_LEVELS + 1):
+        name = f"level-{level}"
+        parent = actions.create(name=name, parent=parent, actor=admin, now=cast.NOW)
+        set_quota(project=parent, limits={"gpus": 4}, actor=admin, now=cast.NOW)
+    Membership.objects.create(user=alice, project=parent)
+    job = cast.job(alice, parent)
+    schedule(now=cast.NOW)
+    job.refresh_from_db()
+    assert job.state == State.CONFIGURING
+    shown = text(as_admin, f"/projects/level-{MAX_LEVELS}/")
+    assert all(f"level-{level}<" in shown for level in range(1, MAX_LEVELS + 1))
+    for address in ("/projects/", "/projects/level-1/", "/usage/", f"/jobs/{job.pk}/"):
+        assert f"level-{MAX_LEVELS}" in text(as_admin, address)
