@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,10 +17,12 @@ from jobs.scheduler.limits import Limited
 from jobs.scheduler.limits import Standing as Left
 from jobs.scheduler.periods import CalendarMonth
 from portal.models import Event, Job, Membership, Project, User
-from portal.queries.standing import Limit, Share, Standing
+from portal.queries.standing import Few, Limit, Share, Standing
 
 PAGE_SIZE = 50
 EVENTS = 20
+MOST_USERS = 10
+"""Of each limit; the others are behind a link."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,35 @@ def way_down(project: Project, found: Standing) -> list[tuple[str, Share, float,
     return steps
 
 
-def limits_above(project: Project, found: Standing) -> list[Above]:
-    """Limits of all projects above, the nearest first, as far as there are any."""
-    above = (Above(one.name, found.limits(one.id)) for one in reversed(found.above(project.pk)))
+def limits(project: Project, found: Standing, user: User) -> list[Limit]:
+    """Of each user only of whoever used most, and of whoever looks."""
+    return found.limits(project.pk, Few(MOST_USERS, user.pk))
+
+
+def limits_above(project: Project, found: Standing, user: User) -> list[Above]:
+    """The same of all projects above, the nearest first, as far as there are any."""
+    few = Few(MOST_USERS, user.pk)
+    lines = reversed(found.above(project.pk))
+    above = (Above(one.name, found.limits(one.id, few)) for one in lines)
     return [one for one in above if one.limits]
 
 
-def names_of(limits: list[Limit]) -> dict[int, str]:
+def limits_of_users(
+    project: Project, found: Standing, wanted: Mapping[str, str]
+) -> tuple[Page[Limit], dict[int, str]]:
+    """All limits for single users, or what the URL asks for of them, with the users' names."""
+    alike = [
+        one
+        for one in found.limits(project.pk)
+        if one.user_id is not None
+        and wanted.get("limit", one.rule.limited) == one.rule.limited
+        and wanted.get("band", one.rule.band or "") == (one.rule.band or "")
+    ]
+    page = Paginator(alike, PAGE_SIZE).get_page(wanted.get("page", "1"))
+    return page, names_of(page.object_list)
+
+
+def names_of(limits: Iterable[Limit]) -> dict[int, str]:
     """The account names of those whose limits these are."""
     ids = {limit.user_id for limit in limits if limit.user_id is not None}
     return dict(User.objects.filter(pk__in=ids).values_list("pk", "username"))

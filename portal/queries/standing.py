@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from math import fsum
@@ -27,6 +27,16 @@ class Limit:
     """None for what is not counted: walltime, partitions and models."""
     user_id: int | None = None
     """Whose it is, where it is one for each user."""
+    others: int = 0
+    """How many more users it is for who are not told of."""
+
+
+@dataclass(frozen=True)
+class Few:
+    """Of a limit for each user only so many are told of, and one user in any case."""
+
+    most: int
+    user_id: int | None
 
 
 @dataclass(frozen=True)
@@ -125,13 +135,14 @@ class Standing:
             below = self.children.get(project.id, [])
             waiting += ((child, depth + 1) for child in reversed(below))
 
-    def limits(self, project_id: int) -> list[Limit]:
+    def limits(self, project_id: int, few: Few | None = None) -> list[Limit]:
         """All limits of a project's own quotas; those of each user once for whoever has used any
-        of it, and once without anybody where nobody has."""
+        of it, the most used first, and once without anybody where nobody has."""
         found: list[Limit] = []
         for quota in self.quotas:
             if quota.project_id == project_id:
-                found += self._limits(quota)
+                for limits in self._limits(quota):
+                    found += _shortened(limits, few) if few else limits
         return found
 
     def for_all(self, project_id: int) -> dict[Limited, Left]:
@@ -141,21 +152,23 @@ class Standing:
                 return self.counters.standing(quota)
         return {}
 
-    def _limits(self, quota: Quota) -> Iterable[Limit]:
+    def _limits(self, quota: Quota) -> Iterable[list[Limit]]:
+        """Of each of its rules."""
         users: list[int | None] = [None]
         if quota.scope is Scope.USER:
-            users = [*self._users_of(quota)] or [None]
+            users = [*self._users_of(quota)]
+        found = {user_id: self.counters.standing(quota, user_id) for user_id in users}
         for rule in self.counters.tree.of(quota):
-            told = False
-            for user_id in users:
-                left = self.counters.standing(quota, user_id).get(rule.limited)
-                if left is None:
-                    break
-                if user_id is None or left.used or left.held:
-                    yield Limit(rule, left, user_id)
-                    told = True
-            if not told:
-                yield Limit(rule, None if rule.limited in _UNCOUNTED else Left(rule.limit, 0, 0))
+            if rule.limited in _UNCOUNTED:
+                yield [Limit(rule, None)]
+                continue
+            lefts = {user_id: standing[rule.limited] for user_id, standing in found.items()}
+            limits = [
+                Limit(rule, left, user_id)
+                for user_id, left in sorted(lefts.items(), key=_most_used)
+                if user_id is None or left.used or left.held
+            ]
+            yield limits or [Limit(rule, Left(rule.limit, 0, 0))]
 
     def _users_of(self, quota: Quota) -> list[int]:
         """Who has anything that counts against it, in the order of their ids."""
@@ -192,6 +205,18 @@ class Standing:
             if project.parent_id is not None:
                 parts[project.parent_id].append(totals[project.id])
         return totals
+
+
+def _most_used(of_user: tuple[int | None, Left]) -> tuple[float, int]:
+    """Who has used most is first."""
+    user_id, left = of_user
+    return -left.used - left.held, user_id or 0
+
+
+def _shortened(limits: list[Limit], few: Few) -> list[Limit]:
+    own = [one for one in limits[few.most :] if one.user_id == few.user_id]
+    told = limits[: few.most] + own
+    return [*told[:-1], replace(told[-1], others=len(limits) - len(told))]
 
 
 _UNCOUNTED = (Limited.WALLTIME, Limited.PARTITIONS, Limited.GPU_MODELS)

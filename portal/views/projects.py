@@ -56,7 +56,8 @@ def project_page(request: PageRequest, name: str) -> HttpResponse:
     found = projects.standing(now)
     span = Span.read(request.GET, now)
     page, people = projects.people(project, found, request.GET.get("page", "1"))
-    limits, above = found.limits(project.pk), projects.limits_above(project, found)
+    limits = projects.limits(project, found, request.user)
+    above = projects.limits_above(project, found, request.user)
     context = {
         "project": project,
         "at": now,
@@ -77,6 +78,22 @@ def project_page(request: PageRequest, name: str) -> HttpResponse:
     }
     context |= _use(project, span, bool(context["children"])) | _jobs(request, project)
     return render(request, "projects/project.html", context)
+
+
+@require_safe
+def limits_page(request: PageRequest, name: str) -> HttpResponse:
+    """What its users have used of their limits, all of them."""
+    project = project_or_404(name)
+    found = projects.standing(timezone.now())
+    page, names = projects.limits_of_users(project, found, request.GET)
+    context = {
+        "project": project,
+        "at": found.at,
+        "above": found.above(project.pk),
+        "page": page,
+        "names": names,
+    }
+    return render(request, "projects/limits_of_users.html", context)
 
 
 def _use(project: Project, span: Span, has_children: bool) -> dict[str, Any]:
@@ -104,4 +121,5 @@ def _jobs(request: PageRequest, project: Project) -> dict[str, Any]:
 urlpatterns = [
     path("projects/", projects_page, name="projects"),
     path("projects/<str:name>/", project_page, name="project"),
+    path("projects/<str:name>/limits/", limits_page, name="project-limits"),
 ]

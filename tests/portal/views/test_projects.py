@@ -267,7 +267,9 @@ def test_who_changed_what(as_alice: Client, project: Project, admin: User, carol
     assert "shares: 1 → 7" in text(as_alice, "/projects/vision/?events=2")
 
 
-@pytest.mark.parametrize("address", ["/projects/", "/projects/lab/", "/usage/"])
+@pytest.mark.parametrize(
+    "address", ["/projects/", "/projects/lab/", "/projects/lab/limits/", "/usage/"]
+)
 def test_the_query_count_does_not_grow(
     as_alice: Client, alice: User, tree: dict[str, Project], node: Node, admin: User, address: str
 ) -> None:
