@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.scheduler.allowance import Allowance, Limit
 from jobs.scheduler.backlog import Backlog
-from jobs.scheduler.lines import Coming, Counted, Kind, Line, Waits
+from jobs.scheduler.lines import Coming, Counted, Gate, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Closure, Pool
 from jobs.scheduler.tally import Tally
@@ -47,9 +47,11 @@ class Forecast:
         self._on: dict[int, Sequence[Place]] = {}
         self._awaited: dict[int, float] = {}
         """When limits on GPU-hours are looked at again."""
-        self._dependents: dict[int, list[Waits]] = defaultdict(list)
-        self._after: dict[int, int] = defaultdict(int)
-        """By rank: how many have to end before."""
+        self._gates: dict[frozenset[int], Gate] = {}
+        """By whom they wait for."""
+        self._awaited_by: dict[int, list[Gate]] = defaultdict(list)
+        self._again: dict[int, Waits] = {}
+        """Those that run now and wait again later."""
         self._closures = [closure for pool in pools.values() for closure in pool.closures]
         for number, closure in enumerate(self._closures, 1):
             heapq.heappush(self._events, (closure.end, -number, None))
@@ -68,16 +70,26 @@ class Forecast:
         if end < math.inf:
             heapq.heappush(self._events, (end, job_id, None))
 
-    def comes(self, job: Coming, runs_s: float, after: Iterable[int] = ()) -> None:
+    def comes(self, job: Coming, runs_s: float, after: frozenset[int] = frozenset()) -> None:
         """A job that waits, and will run for so long; `after`: those that have to end before, none
         of which is unknown."""
         self._backlogs[job.partition].kind(job.shape)
         waits = Waits(job.rank, runs_s, job)
-        for other in after:
-            self._after[job.rank] += 1
-            self._dependents[other].append(waits)
         if not after:
             self._ready(waits)
+        elif job.id in after:
+            self._again[job.id] = waits
+        else:
+            self._gate(after).waits.append(waits)
+
+    def _gate(self, after: frozenset[int]) -> Gate:
+        """One for all that wait for the same: arrays come after arrays."""
+        gate = self._gates.get(after)
+        if gate is None:
+            gate = self._gates[after] = Gate(len(after))
+            for other in after:
+                self._awaited_by[other].append(gate)
+        return gate
 
     def play(self, about: Iterable[int] = ()) -> dict[int, float]:
         """Until nothing happens any more, or all have started `about` whom it is; `starts`."""
@@ -145,19 +157,22 @@ class Forecast:
             freed.add(place.partition)
         for limit in self._allowance.ends(job_id, self._now):
             self._unpark(limit, freed)
-        for other in self._awaiting(job_id) if job_id in self._dependents else ():
-            self._after[other.rank] -= 1
-            if not self._after[other.rank]:
-                self._ready(other)
-                freed.add(other.job.partition)
+        for other in self._let_through(job_id):
+            self._ready(other)
+            freed.add(other.job.partition)
 
-    def _awaiting(self, job_id: int) -> list[Waits]:
-        """Who waits for its end. If it waits again itself, the others do for its next one."""
-        there = self._dependents.pop(job_id)
-        again = [one for one in there if one.job.id == job_id]
-        if again:
-            self._dependents[job_id] = [one for one in there if one.job.id != job_id]
-        return again or there
+    def _let_through(self, job_id: int) -> list[Waits]:
+        """Who waited for its end, and now for nobody's. If it waits again itself, the others do
+        for its next one."""
+        again = self._again.pop(job_id, None)
+        if again is not None:
+            return [again]
+        found = []
+        for gate in self._awaited_by.pop(job_id, ()):
+            gate.left -= 1
+            if not gate.left:
+                found += gate.waits
+        return found
 
     def _let_go(self, limit: int, freed: set[str]) -> None:
         if self._awaited.get(limit) == self._now:

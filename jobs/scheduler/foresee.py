@@ -117,7 +117,7 @@ class Foresight:
         self,
         lengths: Lengths,
         about: Iterable[int] = (),
-        more: Iterable[tuple[Coming, float, set[int]]] = (),
+        more: Iterable[tuple[Coming, float, frozenset[int]]] = (),
     ) -> dict[int, float]:
         """`about`: those whose starts matter; empty: all. `more`: who waits beside the others."""
         mark = self.tally.mark()
@@ -143,7 +143,7 @@ class Foresight:
         return found
 
     @cached_property
-    def _coming(self) -> list[tuple[Pending, Coming, set[int]]]:
+    def _coming(self) -> list[tuple[Pending, Coming, frozenset[int]]]:
         """All of whom it can be told when those have ended who have to before."""
         return [
             (job, self._comes(job, rank), after)
@@ -191,14 +191,33 @@ class Foresight:
             found[asked.job_id] = counted
         return found
 
-    def _unfinished(self, job: Pending) -> set[int] | None:
+    def _unfinished(self, job: Pending) -> frozenset[int] | None:
         """Who has to end before; None if it cannot be told when."""
         if job.id in self._running:
-            return {job.id}
+            return frozenset((job.id,))
         if job.dependency is not DependencyState.WAITING:
-            return set()
-        after = {one for other in job.waits_for for one in self._meant.get(other, (other,))}
+            return frozenset()
+        # No task waits for all of its own array: of its like it waits for the first task.
+        own = job.array_id if job.array_id in job.waits_for else None
+        awaited = job.waits_for, own
+        if awaited not in self._awaited:
+            self._awaited[awaited] = self._all_of(*awaited)
+        return self._awaited[awaited]
+
+    def _all_of(self, ids: Iterable[int], own: int | None) -> frozenset[int] | None:
+        """These jobs, and all tasks of the arrays among them; None if not all are known."""
+        arrays = self._meant
+        after = frozenset(
+            one
+            for other in ids
+            for one in (arrays[other] if other in arrays and other != own else (other,))
+        )
         return after if after and after <= self._known else None
+
+    @cached_property
+    def _awaited(self) -> dict[tuple[tuple[int, ...], int | None], frozenset[int] | None]:
+        """What is found once is told to all that wait for the same, as arrays do."""
+        return {}
 
     @cached_property
     def _running(self) -> set[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum, inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -54,6 +54,15 @@ class Waits(NamedTuple):
     runs_s: float
     """How long it is expected to run."""
     job: Coming
+
+
+@dataclass(slots=True)
+class Gate:
+    """Jobs that wait for the same others to end."""
+
+    left: int
+    """How many of these have not."""
+    waits: list[Waits] = field(default_factory=list)
 
 
 NOBODY = -1

@@ -42,6 +42,8 @@ class Dependencies:
     def __init__(self, asked: Sequence[tuple[Named, JobSpec]]) -> None:
         waits = [(row, spec) for row, spec in asked if spec.dependencies]
         self._states = states(spec for _, spec in waits)
+        self._known: dict[Dependency, DependencyState] = {}
+        """All tasks of an array wait for the same."""
         self._singles = _earlier_singletons([row for row, spec in waits if is_single(spec)])
 
     def of(self, row: Named, spec: JobSpec) -> tuple[DependencyState, tuple[int, ...]]:
@@ -49,7 +51,7 @@ class Dependencies:
         if not spec.dependencies:
             return DependencyState.NONE, ()
         singles = self._singles.get(row.pk, ())
-        judged = [(wait, judge(wait, self._states, singles)) for wait in spec.dependencies]
+        judged = [(wait, self._judged(wait, singles)) for wait in spec.dependencies]
         state = together([found for _, found in judged])
         if state in (DependencyState.NONE, DependencyState.MET):
             return state, ()
@@ -60,6 +62,13 @@ class Dependencies:
             for job_id in ([wait.job_id] if wait.job_id else singles)
         }
         return state, tuple(sorted(ids))
+
+    def _judged(self, wait: Dependency, singles: tuple[int, ...]) -> DependencyState:
+        if wait.kind is DependencyKind.SINGLETON:
+            return judge(wait, {}, singles)
+        if wait not in self._known:
+            self._known[wait] = judge(wait, self._states, ())
+        return self._known[wait]
 
 
 def is_single(spec: JobSpec) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -79,6 +80,20 @@ CASES: dict[
          pending(3, 1, dependency=WAITING, waits_for=(2,))],
         {2: (60, 60, 60), 3: (120, 120, 120)},
     ),
+    "after the task before it, where all have one name": (
+        [node(1)], [],
+        [pending(1, 1, array_id=1, array_index=1),
+         pending(2, 1, array_id=1, array_index=2, dependency=WAITING, waits_for=(1,)),
+         pending(3, 1, array_id=1, array_index=3, dependency=WAITING, waits_for=(2,))],
+        {2: (60, 60, 60), 3: (120, 120, 120)},
+    ),
+    "after all tasks of an array": (
+        [node(1)], [],
+        [pending(1, 3, array_id=1, array_index=1), pending(2, 3, array_id=1, array_index=2),
+         pending(3, 1, array_id=3, array_index=1, dependency=WAITING, waits_for=(1,)),
+         pending(4, 4, array_id=3, array_index=2, dependency=WAITING, waits_for=(1,))],
+        {2: (60, 60, 60), 3: (120, 120, 120), 4: (180, 180, 180)},
+    ),
     "a gang when the last node is free": (
         [node(1, used={50: 4}), node(2, used={51: 1})], [*HOUR, running(51, 90, 2)],
         [pending(1, 4, nodes=2)], {1: (90, 90, 90)},
@@ -117,6 +132,27 @@ def test_when(case: str) -> None:
 
 def _minutes(moment: datetime) -> float:
     return (moment - NOW).total_seconds() / 60
+
+
+def test_arrays_after_arrays_take_memory_by_their_tasks_and_not_by_pairs() -> None:
+    assert _peak(600) < 2.8 * _peak(300)
+
+
+def _peak(tasks: int) -> int:
+    """Of a plan in which so many wait for as many."""
+    last = tasks + 1
+    first = [pending(number, 1, array_id=1) for number in range(1, last)]
+    second = [
+        pending(number, 1, array_id=last, dependency=WAITING, waits_for=(1,))
+        for number in range(last, last + tasks)
+    ]
+    asked = Snapshot((node(1),), (*first, *second), policy=IN_ORDER)
+    tracemalloc.start()
+    try:
+        assert len(plan(asked, NOW).estimates) == 2 * tasks - len(node(1).gpus)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_who_waits_for_a_quota_starts_when_another_job_ends() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.snapshot import DependencyState
+from jobs.spec import Dependency, DependencyKind
 from portal.actions.schedule import schedule
 from portal.models import Attempt, Job, Lease, Node, Project, User
-from portal.queries import pass_rows, snapshot, window
+from portal.queries import dependencies, pass_rows, snapshot, window
 from tests.portal import cast
 
 DAY = timedelta(days=1)
@@ -115,6 +117,26 @@ def test_who_waits_for_its_like_waits_for_the_last_that_does_so(
     }  # fmt: skip
     assert taken[third.pk].dependency is DependencyState.WAITING
     assert taken[free.pk].dependency is DependencyState.MET
+
+
+def test_what_all_tasks_of_an_array_wait_for_is_looked_at_once(
+    alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cast.array(alice, project, *[State.PENDING] * 3)[0]
+    waits = [{"kind": "afterany", "job_id": first.pk}]
+    second = cast.array(
+        alice, project, *[State.PENDING] * 4, spec={"name": "x", "dependencies": waits}
+    )
+    asked: list[Dependency] = []
+
+    def judge(wait: Dependency, *known: Any) -> DependencyState:
+        asked.append(wait)
+        return DependencyState.WAITING
+
+    monkeypatch.setattr(dependencies, "judge", judge)
+    taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
+    assert [taken[job.pk].waits_for for job in second] == [(first.pk,)] * 4
+    assert asked == [Dependency(DependencyKind.AFTER_ANY, first.pk)]
 
 
 def test_who_runs_counts_as_what_it_holds(alice: User, project: Project, node: Node) -> None:
