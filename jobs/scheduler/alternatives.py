@@ -67,7 +67,7 @@ def _own(job: Pending, snapshot: Snapshot, now: datetime) -> Alternative | None:
     if job.held:
         return Alternative("released,", replace(job, held=False))
     if job.dependency in (DependencyState.WAITING, DependencyState.NEVER):
-        names = Others(snapshot).named(job.waits_for)
+        names = Others(snapshot).awaited(job)
         what = jobs_named(names) if names else "other jobs"
         free = replace(job, dependency=DependencyState.NONE, waits_for=())
         return Alternative(f"without waiting for {what}", free)

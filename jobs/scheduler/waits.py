@@ -30,10 +30,9 @@ def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> li
     if job.held:
         found.append(explain.held(job))
     if job.dependency is DependencyState.NEVER:
-        found.append(explain.dependency_never(others.named(job.waits_for)))
+        found.append(explain.dependency_never(others.awaited(job)))
     if job.dependency is DependencyState.WAITING:
-        ends = [others.ends.get(job_id) for job_id in job.waits_for]
-        found.append(explain.dependency(others.named(job.waits_for), ends, now))
+        found.append(explain.dependency(others.awaited(job), others.ends_of(job), now))
     if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
         found.append(explain.begin_time(job.begin_at, now))
     if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
@@ -43,12 +42,14 @@ def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> li
 
 
 class Others:
-    """The jobs that jobs wait for, and when they end. By its own id an array is meant as a whole,
-    which is how a dependency names it."""
+    """The jobs that jobs wait for, and when they end. By its id an array is meant as a whole,
+    which is how a dependency names it; but a task that waits for its like waits for the first task
+    of its own array, which has the same."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._jobs: tuple[Pending | Running, ...] = (*snapshot.pending, *snapshot.running)
-        self.ends = {job.id: job.ends_by.astimezone(UTC) for job in snapshot.running}
+        self._tasks_end = {job.id: job.ends_by.astimezone(UTC) for job in snapshot.running}
+        self.ends = dict(self._tasks_end)
         """Those whose end is known, at the latest then."""
         for job in snapshot.running:
             if job.array_id is not None:
@@ -70,11 +71,19 @@ class Others:
         """Jobs themselves: by an array's id that task of it which has the same."""
         return [self._labels.get(job_id, str(job_id)) for job_id in sorted(ids)]
 
-    def named(self, ids: Iterable[int]) -> list[str]:
-        """What is waited for: by an array's id all of it."""
+    def awaited(self, job: Pending) -> list[str]:
+        """Whom it waits for."""
+        arrays = self._arrays - {job.array_id}
         return [
-            str(job_id) if job_id in self._arrays else self._labels.get(job_id, str(job_id))
-            for job_id in sorted(ids)
+            str(job_id) if job_id in arrays else self._labels.get(job_id, str(job_id))
+            for job_id in sorted(job.waits_for)
+        ]
+
+    def ends_of(self, job: Pending) -> list[datetime | None]:
+        """When those end that it waits for; None where that is not known."""
+        return [
+            (self._tasks_end if job_id == job.array_id else self.ends).get(job_id)
+            for job_id in job.waits_for
         ]
 
 

@@ -80,6 +80,20 @@ def test_all_that_keeps_it_back_is_told() -> None:
     )
 
 
+def test_who_waits_for_a_task_of_its_own_array_is_not_told_to_wait_for_all_of_it() -> None:
+    waits = {"array_id": 4, "dependency": DependencyState.WAITING}
+    queue = (
+        pending(5, array_index=2, waits_for=(4,), **waits),
+        pending(6, array_index=3, waits_for=(5,), **waits),
+    )
+    first = running(4, 125, 1, array_id=4, array_index=1)
+    found = plan(Snapshot((node(1, used={4: 1}),), queue, (first,)), NOW).explanations
+    assert [found[job.id].detail for job in queue] == [
+        "Waits for job 4_1 to end, by 14:05 UTC at the latest.",
+        "Waits for job 4_2 to end.",
+    ]
+
+
 def least(job_id: int, **more: object) -> Running:
     """Of the lowest band, and since an hour."""
     values = {"band": Band.BEST_EFFORT, "gpus": 4.0, "started_at": NOW - HOUR} | more
