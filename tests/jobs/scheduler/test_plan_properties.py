@@ -222,8 +222,7 @@ def test_every_pending_job_starts_expires_or_is_told_why_it_waits(snapshot: Snap
 
 @given(snapshots())
 def test_every_job_that_can_start_has_an_estimate(snapshot: Snapshot) -> None:
-    decided = plan(snapshot, NOW)
-    jobs = {job.id: job for job in snapshot.pending}
+    decided, jobs = plan(snapshot, NOW), {job.id: job for job in snapshot.pending}
     assert set(decided.estimates) <= set(decided.explanations)
     for job_id, estimate in decided.estimates.items():
         begin_at = jobs[job_id].begin_at

@@ -186,13 +186,7 @@ def _work(trial: Trial) -> Work:
 def _holding(run: Run) -> Holding:
     job = run.pending
     demand = Demand(
-        job.id,
-        job.project_id,
-        job.user_id,
-        job.band,
-        run.gpus,
-        job.walltime_s,
-        job.partition,
+        job.id, job.project_id, job.user_id, job.band, run.gpus, job.walltime_s, job.partition
     )
     return Holding(demand, _at(run.start_s))
 
