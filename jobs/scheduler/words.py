@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 
 def count(number: int, thing: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    """`1 node`, `2 nodes`, `1,000 nodes`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def amount(number: float, digits: int = 2) -> str:
