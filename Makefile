@@ -17,7 +17,7 @@ test-fast: dev-environment
 	@$(PYTHON) -m pytest -q -n auto -m "not portal and not lab and not browser"
 
 # Thousands of generated cases for the scheduler, where `test` takes a few, and workers killed at
-# every line of a round, where `test` takes some.
+# every step of a round, where `test` takes some.
 test-deep: dev-environment
 	@CARREL_TEST_PROFILE=deep $(PYTHON) -m pytest -q -n auto --dist worksteal \
 		--timeout 3600 -o faulthandler_timeout=7300 tests/jobs/scheduler tests/portal/crashes

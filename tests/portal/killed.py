@@ -18,8 +18,8 @@ def at_every_line(work: Callable[[], Any], *modules: ModuleType) -> Iterator[int
     """Do `work`, killed before a line in these modules, then before a later one, and so on until
     it gets through. Yields after each kill, with how many there were before.
 
-    Of lines between which nothing was asked of the database only the first is taken: there is
-    nothing else that outlives a process killed in between.
+    Of lines between which nothing was asked of the database, and no transaction began or ended,
+    only the first is taken: there is nothing else that outlives a process killed in between.
     """
     files = {module.__file__ for module in modules}
     kills = 0
@@ -29,7 +29,7 @@ def at_every_line(work: Callable[[], Any], *modules: ModuleType) -> Iterator[int
 
 
 def _killed(work: Callable[[], Any], files: set[str | None], after: int) -> bool:
-    left, asked = after, True
+    left, asked, within = after, True, connection.in_atomic_block
 
     def ask(execute: Callable[..., Any], *arguments: Any) -> Any:
         nonlocal asked
@@ -37,13 +37,14 @@ def _killed(work: Callable[[], Any], files: set[str | None], after: int) -> bool
         return execute(*arguments)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left, asked
+        nonlocal left, asked, within
         if frame.f_code.co_filename not in files:
             return None
-        if event == "line" and asked:
+        inside = connection.in_atomic_block
+        if event == "line" and (asked or inside is not within):
             if not left:
                 raise Killed
-            left, asked = left - 1, False
+            left, asked, within = left - 1, False, inside
         return trace
 
     before = sys.gettrace()

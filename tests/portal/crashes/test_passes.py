@@ -1,4 +1,4 @@
-"""Workers are killed at any line of a round, three are at it at once, and each pass is delivered
+"""Workers are killed at any step of a round, three are at it at once, and each pass is delivered
 twice: nothing is leased or charged twice, and the next rounds bring everything where it belongs."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.portal.crashes.workers import COUNT, Fate, Workers, workers
 
 DEEP = os.environ.get("CARREL_TEST_PROFILE") == "deep"
 KILLS = 10
-"""In the short profile; in the deep one, the first and the last time of every line."""
+"""In the short profile; in the deep one, before every step."""
 CROWDS = 400 if DEEP else 4
 MAX_ROUNDS = 6
 
@@ -33,7 +33,7 @@ class Cluster:
         scene.make(now)
         self._rows = Rows()
         (alone,) = self.work(COUNT)
-        self.turns = alone.turns
+        self.steps = alone.steps
         self.end = self._end()
 
     def work(self, *kill_before: int | None) -> list[Fate]:
@@ -93,13 +93,13 @@ def test_the_scene_has_all_that_a_pass_can_do(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(7200 if DEEP else 600)
-def test_killed_at_any_line_it_is_done_once_in_the_end(cluster: Cluster) -> None:
-    turns = cluster.turns if DEEP else random.Random(7).sample(cluster.turns, KILLS)
-    for turn in turns:
+def test_killed_at_any_step_it_is_done_once_in_the_end(cluster: Cluster) -> None:
+    every = range(cluster.steps)
+    for step in every if DEEP else random.Random(7).sample(every, KILLS):
         cluster.put_back()
-        (fate,) = cluster.work(turn)
-        assert fate.killed, turn
-        assert not cluster.wrong(), f"killed before line {turn}"
+        (fate,) = cluster.work(step)
+        assert fate.killed, step
+        assert not cluster.wrong(), f"killed before step {step}"
 
 
 @pytest.mark.timeout(7200 if DEEP else 600)
@@ -107,8 +107,8 @@ def test_three_at_once_of_whom_two_are_killed(cluster: Cluster) -> None:
     for seed in range(CROWDS):
         dice = random.Random(seed)
         cluster.put_back()
-        # Who finds another one at a pass does fewer lines, and may get through.
-        cluster.work(None, dice.choice(cluster.turns), dice.choice(cluster.turns))
+        # Who finds another one at a pass does fewer steps, and may get through.
+        cluster.work(None, dice.randrange(cluster.steps), dice.randrange(cluster.steps))
         assert not cluster.wrong(), f"seed {seed}"
 
 

@@ -1,4 +1,4 @@
-"""Worker processes on the test's database, each killed (SIGKILL) before a line of its own.
+"""Worker processes on the test's database, each killed (SIGKILL) before a step of its own.
 
 Starting Python and Django anew for each would take a second. So one process has read all code and
 forks a worker whenever it is told to; it never has a connection of its own.
@@ -22,12 +22,15 @@ from typing import IO, Any
 
 import django
 from django.conf import settings
+from django.db import connection
 
 from tests.lab.processes import ENDS_WITH_US
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = f"{ROOT / 'portal'}{os.sep}"
 """What writes. `jobs/` is pure: killed in it is killed before the line that called it."""
+TELLING = ("broker.py", "tasks.py")
+"""Who tells Celery and Redis."""
 COUNT = -1
 
 
@@ -36,8 +39,8 @@ class Fate:
     """What became of a worker."""
 
     killed: bool
-    turns: tuple[int, ...]
-    """Of one that was to count: the numbers of the first and the last time of each line."""
+    steps: int
+    """Of one that was to count: how many it did."""
 
 
 class Workers:
@@ -45,8 +48,8 @@ class Workers:
         self._process = process
 
     def work(self, *kill_before: int | None) -> list[Fate]:
-        """As many workers at once, each killed before the line of this number that it comes to;
-        with `COUNT` it counts its lines, with None it is left alone."""
+        """As many workers at once, each killed before the step of this number; with `COUNT` it
+        counts its steps, with None it is left alone."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(kill_before) + "\n")
         self._process.stdin.flush()
@@ -54,7 +57,7 @@ class Workers:
         assert told, "the process that forks workers has ended"
         fates = json.loads(told)
         assert all(code in (0, -signal.SIGKILL) for code, _ in fates), "a worker failed, see above"
-        return [Fate(code != 0, tuple(turns)) for code, turns in fates]
+        return [Fate(code != 0, steps) for code, steps in fates]
 
 
 @contextmanager
@@ -88,7 +91,7 @@ def _at_once(work: Callable[[], Any], kill_before: Sequence[int | None]) -> list
     os.close(opened)
     fates = []
     for pid, told in begun:
-        did = json.loads(told.read() or "[]")
+        did = json.loads(told.read() or "0")
         told.close()
         fates.append((os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), did))
     return fates
@@ -106,9 +109,9 @@ def _fork(
     try:
         os.close(opened)
         os.read(gate, 1)  # until all are there
-        turns = _traced(work, kill_before) if kill_before is not None else work()
+        steps = _traced(work, kill_before) if kill_before is not None else work()
         with os.fdopen(tell, "w") as answer:
-            json.dump(turns or [], answer)
+            json.dump(steps or 0, answer)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -116,30 +119,46 @@ def _fork(
         os._exit(code)
 
 
-def _traced(work: Callable[[], Any], kill_before: int) -> list[int]:
-    first: dict[tuple[str, int], int] = {}
-    last: dict[tuple[str, int], int] = {}
-    number = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal number
-        if not frame.f_code.co_filename.startswith(CODE):
-            return None
-        if event == "line":
-            if number == kill_before:
-                os.kill(os.getpid(), signal.SIGKILL)
-            line = frame.f_code.co_filename, frame.f_lineno
-            first.setdefault(line, number)
-            last[line] = number
-            number += 1
-        return trace
-
-    sys.settrace(trace)
+def _traced(work: Callable[[], Any], kill_before: int) -> int:
+    steps = _Steps(kill_before)
+    sys.settrace(steps.trace)
     try:
-        work()
+        with connection.execute_wrapper(steps.asks):
+            work()
     finally:
         sys.settrace(None)
-    return sorted({*first.values(), *last.values()})
+    return steps.number
+
+
+class _Steps:
+    """Counts the lines before which a kill leaves something else behind than before the last: those
+    that come next when something was asked of the database, a transaction began or ended, or
+    Celery or Redis was told something. Nothing else outlives a killed process."""
+
+    def __init__(self, kill_before: int) -> None:
+        self.number = 0
+        self._kill_before = kill_before
+        self._leaves_more, self._inside = True, False
+
+    def asks(self, execute: Callable[..., Any], *about: Any) -> Any:
+        self._leaves_more = True
+        return execute(*about)
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        file = frame.f_code.co_filename
+        if not file.startswith(CODE):
+            return None
+        if event == "line":
+            inside = connection.in_atomic_block
+            if self._leaves_more or inside is not self._inside:
+                self._step()
+            self._leaves_more, self._inside = file.endswith(TELLING), inside
+        return self.trace
+
+    def _step(self) -> None:
+        if self.number == self._kill_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.number += 1
 
 
 if __name__ == "__main__":
