@@ -98,12 +98,11 @@ def test_a_plan_can_be_carried_out(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_nothing_runs_into_what_is_kept_for_nobody(snapshot: Snapshot) -> None:
     """The first reservation of each cluster is for maintenance."""
-    jobs = {job.id: job for job in snapshot.pending}
+    ends = {job.id: NOW + timedelta(seconds=job.walltime_s) for job in snapshot.pending}
     for start in plan(snapshot, NOW).starts:
-        until = NOW + timedelta(seconds=jobs[start.job_id].walltime_s)
         for kept in snapshot.reservations[:1]:
             there = kept.node_ids & {part.node_id for part in start.placements}
-            assert not there or until <= kept.start or kept.end <= NOW
+            assert not there or ends[start.job_id] <= kept.start or kept.end <= NOW
 
 
 @given(snapshots())
@@ -230,13 +229,14 @@ def test_every_job_that_can_start_has_an_estimate(snapshot: Snapshot) -> None:
         assert decided.explanations[job_id].reason not in STUCK
         assert begin_at is None or estimate.at >= begin_at
     # Nobody knows when those are gone that should have ended long ago.
-    known = [job.id for job in snapshot.running if not job.is_stuck(NOW.timestamp())]
+    stuck = {job.id: job.array_id for job in snapshot.running if job.is_stuck(NOW.timestamp())}
+    known = [job.id for job in snapshot.running if job.id not in stuck]
     empty = replace(without(snapshot, known), reservations=())
     ever = Oracle(Lab(snapshot.projects, snapshot.quotas, snapshot.lends), [])
     for job_id, why in decided.explanations.items():
-        job = jobs[job_id]
+        job, arrays = jobs[job_id], {*stuck.values()} - {None}
         free = job.dependency in (DependencyState.NONE, DependencyState.MET) and not job.held
-        if free and has_room(empty, job, ever):
+        if free and job.array_id not in arrays and has_room(empty, job, ever):
             assert job_id in decided.estimates, why
 
 
