@@ -135,7 +135,7 @@ def _fewer_cpus(job: Pending) -> Steps:
     each = " for each task" if asked.tasks_per_node > 1 else ""
     return [
         Alternative(
-            f"with {count(cpus, 'CPU')}{each} in place of {asked.cpus_per_task}",
+            f"with {count(cpus, 'CPU')}{each} in place of {asked.cpus_per_task:,}",
             replace(job, resources=replace(asked, cpus_per_task=cpus)),
         )
         for cpus in _less(asked.cpus_per_task)
@@ -159,7 +159,7 @@ def _smaller(job: Pending) -> Steps:
     if asked.nodes > 1:
         return [
             Alternative(
-                f"on {count(nodes, 'node')} in place of {asked.nodes}",
+                f"on {count(nodes, 'node')} in place of {asked.nodes:,}",
                 replace(job, resources=replace(asked, nodes=nodes)),
             )
             for nodes in _less(asked.nodes)
@@ -167,14 +167,14 @@ def _smaller(job: Pending) -> Steps:
     if asked.shards:
         return [
             Alternative(
-                f"with {count(shards, 'part')} of a GPU in place of {asked.shards}",
+                f"with {count(shards, 'part')} of a GPU in place of {asked.shards:,}",
                 replace(job, resources=replace(asked, shards=shards)),
             )
             for shards in _less(asked.shards)
         ]
     return [
         Alternative(
-            f"with {count(gpus, 'GPU')} in place of {asked.gpus_per_node}",
+            f"with {count(gpus, 'GPU')} in place of {asked.gpus_per_node:,}",
             replace(job, resources=replace(asked, gpus_per_node=gpus)),
         )
         for gpus in _less(asked.gpus_per_node)

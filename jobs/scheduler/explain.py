@@ -75,7 +75,7 @@ def begin_time(begin_at: datetime, now: datetime) -> Explanation:
 def array_limit(limit: int, first_end: datetime | None, now: datetime) -> Explanation:
     """As many of its array run as may run at once."""
     run = "runs" if limit == 1 else "run"
-    detail = f"Its array may run {count(limit, 'task')} at once (%{limit}): {limit} {run} now"
+    detail = f"Its array may run {count(limit, 'task')} at once (%{limit}): {limit:,} {run} now"
     if first_end is not None and first_end > now:
         end = " and ends" if limit == 1 else ", the first of them ends"
         detail += f"{end} by {latest(first_end, now)} at the latest"

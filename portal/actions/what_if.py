@@ -66,7 +66,7 @@ def ask(
 def _checked(since: datetime, until: datetime, changes: Changes, now: datetime) -> list[list[str]]:
     try:
         changed_policy(accounts.policy(), changes)
-        changed_nodes(machines.empty(), changes.nodes)
+        changed_nodes(machines.reported(), changes.nodes)
         told = said(changes)
         number = workload.number_of(since, until, now)
         workload.check_number(number)

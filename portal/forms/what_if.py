@@ -148,7 +148,7 @@ class WhatIfForms:
     """All of the page's form."""
 
     def __init__(self, data: Any, rows: int) -> None:
-        found = kinds(machines.empty()).items()
+        found = kinds(machines.reported()).items()
         choices = [(kind, f"{kind} ({len(nodes)} now)") for kind, nodes in found]
         living = Project.objects.filter(archived_at=None).order_by("name")
         names = dict(living.values_list("name", "pk"))

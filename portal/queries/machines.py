@@ -90,6 +90,11 @@ def empty() -> tuple[Node, ...]:
     return nodes(Holdings())
 
 
+def reported() -> tuple[Node, ...]:
+    """Those of them that have ever told what they have, as if all were up: what a trial plays."""
+    return tuple(replace(node, unavailable="") for node in empty() if node.cpus)
+
+
 def gpus_asked(asked: Resources, partition: str) -> float:
     """As how many GPUs a request counts there at least, on nodes with nothing on them."""
     if not asked.exclusive and not asked.shards:

@@ -44,7 +44,7 @@ def _lines(changes: Changes) -> Iterator[list[str]]:
         yield ["Projects at the top lend", _yes(before), _yes(changes.lends_at_top)]
     for one in changes.projects:
         yield from _of_project(one)
-    found = kinds(machines.empty())
+    found = kinds(machines.reported())
     for other in changes.nodes:
         there = len(found.get(other.kind, ()))
         yield [f"Nodes {other.kind}", str(there), str(there + other.more)]

@@ -92,7 +92,7 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
     past = _pasts(since, until, now)
     specs = _specs(rows)
     legible = [row for row in rows if row.pk in specs]
-    nodes = tuple(replace(node, unavailable="") for node in machines.empty() if node.cpus)
+    nodes = machines.reported()
     maker = _Maker(specs, past, nodes, since, legible)
     trials = tuple(maker.trial(row) for row in legible if row.pk in past)
     return Recorded(

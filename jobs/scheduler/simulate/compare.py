@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -55,7 +55,7 @@ def compare(workload: Workload, policy: Policy, changes: Changes, told: Told) ->
 
 def play(workload: Workload, policy: Policy, told: Told) -> Side:
     """One of the two, to its end."""
-    kept = tuple(_possible(workload))
+    kept = tuple(_after_each_other(workload.jobs, {one.id for one in _possible(workload)}))
     simulation = Simulation(replace(workload, jobs=kept), policy, _lengths(policy))
     for _ in simulation.steps():
         told(simulation.ended / len(kept))
@@ -84,6 +84,20 @@ def _possible(workload: Workload) -> Iterator[Trial]:
             gpus = sizes.asked(trial.partition, resources)
             if tree.refuse(_demand(trial, gpus, resources.gpu_model)) is None:
                 yield trial
+
+
+def _after_each_other(jobs: Iterable[Trial], kept: Container[int]) -> Iterator[Trial]:
+    """Those that are kept: who waited for another one waits for whom that one waited for."""
+    instead: dict[int, tuple[int, ...]] = {}
+    # Who is waited for has the lower id.
+    for trial in sorted(jobs, key=lambda trial: trial.id):
+        after = trial.after
+        if not instead.keys().isdisjoint(after):
+            after = tuple(sorted({one for other in after for one in instead.get(other, (other,))}))
+        if trial.id in kept:
+            yield replace(trial, after=after)
+        else:
+            instead[trial.id] = after
 
 
 def _demand(trial: Trial, gpus: float, model: str | None) -> Demand:

@@ -244,7 +244,8 @@ class Simulation:
             moments.append((now + run.pending.walltime_s, _OUTLIVES))
         asked_s = asked_after(self.policy, run.in_a_row)
         if self._may_preempt and 0 < asked_s < run.left_s:
-            moments.append((now + asked_s, _MAY_BE_ASKED))
+            # A second's part later at most, since only whole ones are exact.
+            moments.append((math.ceil(now + asked_s), _MAY_BE_ASKED))
         for at, what in moments:
             heapq.heappush(self._events, (at, what, run.trial.id, run.tries))
 

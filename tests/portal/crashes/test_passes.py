@@ -32,9 +32,12 @@ class Cluster:
         self._charged_from = now - scene.HOUR
         scene.make(now)
         self._rows = Rows()
+        self.work(None)
+        self.end = self._end()
+        # Not of the first round, which takes longer, and so may explain once more.
+        self.put_back()
         (alone,) = self.work(COUNT)
         self.steps = alone.steps
-        self.end = self._end()
 
     def work(self, *kill_before: int | None) -> list[Fate]:
         """Workers at it at once; what must hold does hold then."""

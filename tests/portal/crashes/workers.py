@@ -29,7 +29,7 @@ from tests.lab.processes import ENDS_WITH_US
 ROOT = Path(__file__).resolve().parents[3]
 CODE = f"{ROOT / 'portal'}{os.sep}"
 """What writes. `jobs/` is pure: killed in it is killed before the line that called it."""
-TELLING = ("broker.py", "tasks.py")
+TELLING = ("broker.py", "celery.py", "hints.py", "live.py")
 """Who tells Celery and Redis."""
 COUNT = -1
 

@@ -91,6 +91,14 @@ def test_all_that_can_be_changed_is_asked_for(lab: Project, as_admin: Client) ->
     ]  # fmt: skip
 
 
+def test_a_node_that_has_not_told_what_it_has_is_of_no_kind(lab: Project, as_admin: Client) -> None:
+    other = cast.node("n2", gpus=4)
+    Node.objects.filter(pk=other.pk).update(cpus=0, memory_mib=0)
+    assert "0 CPUs" not in as_admin.get("/what-if/").text
+    row = played(as_admin, **{"nodes-0-kind": KIND, "nodes-0-more": "1"})
+    assert row.state == WhatIf.State.DONE
+
+
 def test_no_limit_can_be_asked_for(lab: Project, as_admin: Client) -> None:
     lab.quotas.create(gpus=4)
     send(as_admin, **{"project-1-project": lab.name, "project-1-gpus": "None"})

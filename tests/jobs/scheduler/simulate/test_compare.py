@@ -57,6 +57,18 @@ def test_a_larger_quota_takes_from_the_other_project() -> None:
     assert (both.now.refused, both.then.refused) == (0, 0)
 
 
+def test_who_waited_for_one_that_is_refused_waits_for_whom_that_one_waited_for() -> None:
+    after = {2: (1,), 3: (2,), 4: (3,)}
+    sizes = {1: 1, 2: 8, 3: 8, 4: 1}
+    jobs = tuple(
+        replace(trial(n, 0, 100, gpus, project_id=A, request_s=100), after=after.get(n, ()))
+        for n, gpus in sizes.items()
+    )
+    side = play(replace(LAB, jobs=jobs), FIRST, lambda part: None)
+    assert (side.refused, side.figures.jobs) == (2, 2)
+    assert side.figures.makespan_s == 200
+
+
 def test_no_limit_is_as_a_large_one() -> None:
     assert tried(ProjectChange(A, unlimited=True)).then == tried(ProjectChange(A, gpus=8)).then
 

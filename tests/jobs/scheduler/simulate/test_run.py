@@ -153,6 +153,13 @@ def test_nobody_makes_room_before_the_shortest_run_and_somebody_looks_right_then
     assert starts(played(work, replace(PUSHED, min_run_s=600))) == {1: 0, 2: 600}
 
 
+@pytest.mark.parametrize("min_run_s", [600.1, 599.5])
+def test_a_shortest_run_of_parts_of_seconds_is_looked_at_once_it_is_over(min_run_s: float) -> None:
+    jobs = (trial(1, 424, 36_000, 8, band=Band.BEST_EFFORT), trial(2, 429, 10, 8))
+    simulation = played(workload(jobs, 1), replace(PUSHED, min_run_s=min_run_s))
+    assert min_run_s <= simulation.runs[2].first_start_s - 424 <= min_run_s + 1
+
+
 def test_who_made_room_too_often_may_be_asked_again_after_a_day() -> None:
     day = int(LONG_RUN_S)
     jobs = (
