@@ -25,6 +25,7 @@ from django.conf import settings
 from django.db import connection
 
 from tests.lab.processes import ENDS_WITH_US
+from tests.portal.killed import Steps
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = f"{ROOT / 'portal'}{os.sep}"
@@ -120,45 +121,29 @@ def _fork(
 
 
 def _traced(work: Callable[[], Any], kill_before: int) -> int:
-    steps = _Steps(kill_before)
-    sys.settrace(steps.trace)
+    steps, number = Steps(), 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal number
+        file = frame.f_code.co_filename
+        if not file.startswith(CODE):
+            return None
+        if event == "line":
+            if steps.is_next():
+                if number == kill_before:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                number += 1
+            if file.endswith(TELLING):
+                steps.tells()
+        return trace
+
+    sys.settrace(trace)
     try:
         with connection.execute_wrapper(steps.asks):
             work()
     finally:
         sys.settrace(None)
-    return steps.number
-
-
-class _Steps:
-    """Counts the lines before which a kill leaves something else behind than before the last: those
-    that come next when something was asked of the database, a transaction began or ended, or
-    Celery or Redis was told something. Nothing else outlives a killed process."""
-
-    def __init__(self, kill_before: int) -> None:
-        self.number = 0
-        self._kill_before = kill_before
-        self._leaves_more, self._inside = True, False
-
-    def asks(self, execute: Callable[..., Any], *about: Any) -> Any:
-        self._leaves_more = True
-        return execute(*about)
-
-    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        file = frame.f_code.co_filename
-        if not file.startswith(CODE):
-            return None
-        if event == "line":
-            inside = connection.in_atomic_block
-            if self._leaves_more or inside is not self._inside:
-                self._step()
-            self._leaves_more, self._inside = file.endswith(TELLING), inside
-        return self.trace
-
-    def _step(self) -> None:
-        if self.number == self._kill_before:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.number += 1
+    return number
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
-from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.spec import Resources
 from tests.jobs.scheduler.simulate.workloads import (
+    PUSHED,
     lending,
     nodes,
     played,
@@ -16,8 +16,6 @@ from tests.jobs.scheduler.simulate.workloads import (
     trial,
     workload,
 )
-
-PUSHED = Policy(Order.SUBMISSION, Backfill.EASY, reservations=1, min_run_s=0)
 
 
 def test_a_quota_counts_in_all_partitions_and_what_ends_in_one_lets_another_go_on() -> None:

@@ -18,6 +18,7 @@ from jobs.scheduler.simulate.policies import NAMED
 from jobs.scheduler.simulate.run import Simulation, Stuck
 from jobs.spec import Resources
 from tests.jobs.scheduler.simulate.workloads import (
+    PUSHED,
     ends,
     lending,
     nodes,
@@ -28,7 +29,6 @@ from tests.jobs.scheduler.simulate.workloads import (
 )
 
 FIFO, SJF, QSSF, SKIP, EASY = (NAMED[n].policy for n in ("fifo", "sjf", "qssf", "skip", "easy"))
-PUSHED = Policy(Order.SUBMISSION, Backfill.EASY, reservations=1, min_run_s=0)
 
 QUEUE = (
     trial(1, 0, 100, 6),

@@ -7,11 +7,14 @@ from typing import Any
 
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
-from jobs.scheduler.policy import Policy
+from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.scheduler.simulate.lengths import Lengths, TrueLengths
 from jobs.scheduler.simulate.run import Simulation
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE, Trial, Workload
 from jobs.scheduler.snapshot import Gpu, Node
+
+PUSHED = Policy(Order.SUBMISSION, Backfill.EASY, reservations=1, min_run_s=0)
+"""With preemption at any moment, and EASY."""
 
 
 def trial(job_id: int, submit_s: int, run_s: int, gpus: int, **more: Any) -> Trial:
