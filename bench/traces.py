@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
 import time
@@ -28,10 +27,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import openb
-from bench.trials import WORKLOADS, Source, Trial, usual_trials
+from bench.trials import TRACES, WORKLOADS, Source, Trial, usual_trials
 from jobs.scheduler.simulate.measure import Figures
 from jobs.scheduler.simulate.play import play as simulate
 from jobs.scheduler.simulate.policies import Known, Walls, find_policies
+from jobs.scheduler.simulate.scenario import check_told
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
     Cluster,
@@ -45,7 +45,6 @@ from jobs.scheduler.simulate.traces import (
 )
 from jobs.scheduler.simulate.workload import GPUS_PER_NODE
 
-ROOT = Path(__file__).resolve().parent.parent
 PROCESSES = 2
 
 
@@ -176,10 +175,7 @@ def _arguments() -> argparse.Namespace:
     )
     names = [source.name for source in (*WORKLOADS, *openb.WORKLOADS)]
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"{', '.join(names)}")
-    parser.add_argument(
-        "--traces", type=Path, metavar="FOLDER",
-        default=Path(os.environ.get("CARREL_TRACES", ROOT.parent / "shared" / "traces")),
-    )  # fmt: skip
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", default=TRACES)
     parser.add_argument("--jobs", type=Path, metavar="FILE", help="another workload")
     parser.add_argument("--nodes", metavar="FILE", help="its cluster, or how many nodes it has")
     parser.add_argument("--format", choices=list(Format), help="whose columns FILE has")
@@ -241,6 +237,9 @@ def main() -> int:
             # That it cannot be written is not to show after hours.
             asked.json.open("a").close()
         read = [_chosen(asked, load(source, folder), source) for source in _sources(asked)]
+        for loaded in read:
+            for trial in loaded.trials:
+                check_told(loaded.name, loaded.kept.jobs, loaded.cluster, trial.policy)
         form = _format(asked) if asked.jobs else None
         pods = openb.chosen(asked.workloads, asked.jobs, asked.nodes, form, asked.policy)
         for loaded, played in play_all(read, asked.processes):

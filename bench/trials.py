@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from jobs.scheduler.simulate.policies import NAMED, BestEffort, Known, SimPolicy, Walls
 from jobs.scheduler.simulate.traces import Cluster, Format, Window, moment
 
 DAY_S = 86_400
+TRACES = Path(
+    os.environ.get("CARREL_TRACES", Path(__file__).resolve().parents[2] / "shared" / "traces")
+)
+"""Where the files of public workloads lie, if nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ WORKLOADS = (
     Source(
         # Local months: its clock begins 295 s after midnight.
         "ricc-june", "ricc_2010-05_to_07.csv.gz", "1024",
-        (trial("fifo", 112_739.0), trial("easy", 32_382.0, lengths=Known.GRANTED), *REQUESTED),
+        (trial("fifo", 112_739.0), trial("easy", 32_382.0, lengths=Known.REQUESTED), *REQUESTED),
         Window(31 * DAY_S - 295, 61 * DAY_S - 295),
     ),
 )  # fmt: skip
@@ -122,7 +128,7 @@ WORKLOADS = (
 def usual_trials(form: Format, cluster: Cluster) -> tuple[Trial, ...]:
     """The same for files that are not known here."""
     if form is Format.RICC:
-        return (trial("fifo"), trial("easy", lengths=Known.GRANTED), *REQUESTED)
+        return (trial("fifo"), trial("easy", lengths=Known.REQUESTED), *REQUESTED)
     hard = tuple(map(trial, ("fifo", "sjf", "qssf", "skip", "easy", "carrel-default", "carrel")))
     if len(cluster.nodes) == 1:
         return (*hard, *TOLD, *PREEMPTING)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+WALLTIME_GRACE_S = 30
+"""At the end of its walltime a job gets SIGTERM, and so much later SIGKILL."""
+
 
 class State(StrEnum):
     """Where a job is in its life."""
@@ -71,6 +74,17 @@ ENDED = frozenset(State) - WAITING - ACTIVE
 _ENDINGS = frozenset(ENDED)
 HELD = frozenset({Reason.HELD_USER, Reason.HELD_ADMIN, Reason.HELD_LAUNCH})
 """It does not start before somebody releases it."""
+
+NO_TURN = HELD | {
+    Reason.BEGIN_TIME,
+    Reason.DEPENDENCY,
+    Reason.DEPENDENCY_NEVER,
+    Reason.ARRAY_LIMIT,
+    Reason.NODE_DOWN,
+    Reason.PARTITION_DOWN,
+    Reason.BAD_CONSTRAINTS,
+}
+"""It waits for something else than its turn, and has no place in the queue."""
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.CONFIGURING, State.CANCELLED, State.DEADLINE}),

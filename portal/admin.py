@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
@@ -11,9 +12,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from portal.actions import partitions
 from portal.actions.changes import Changes
 from portal.models import Event, Partition, User
 from portal.queries import rights
+from portal.queries.partitions import quotas_naming
 
 admin.site.site_header = "Carrel"
 admin.site.site_title = "Carrel"
@@ -114,9 +117,39 @@ class PersonAdmin(WithEvents, UserAdmin):
         return known.values_list("password", flat=True).first()
 
 
+class PartitionForm(forms.ModelForm):
+    """Its name follows wherever something names it; the practice lab's is fixed."""
+
+    class Meta:
+        model = Partition
+        fields = ("name", "is_default")
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if "name" in data:
+            partitions.check_name(self.instance, data["name"])
+        return data
+
+
 @admin.register(Partition)
 class PartitionAdmin(WithEvents):
     """A set of nodes that jobs ask for by name. Its terms have a page of their own."""
 
     noun = "partition"
-    told = fields = list_display = ("name", "is_default")
+    form = PartitionForm
+    told = list_display = ("name", "is_default")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if change:
+            assert isinstance(request.user, User)
+            now = timezone.now()
+            partitions.rename(partition=obj, name=obj.name, actor=request.user, now=now)
+        super().save_model(request, obj, form, change)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Quotas that name one keep it, as its jobs and nodes do: nobody could be allowed it any
+        more, nor its place be taken."""
+        *found, protected = super().get_deleted_objects(objs, request)
+        named = {row.name for row in objs}
+        quotas = [f"Quota of {quota}" for quota in quotas_naming(named)]
+        return *found, [*protected, *quotas]

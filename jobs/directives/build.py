@@ -60,7 +60,7 @@ class Built:
     spec: JobSpec
     warnings: tuple[Notice, ...]
     given: Mapping[str, Given]
-    """Its settings by name, and who gave each."""
+    """Its settings by name, as they were given and as they were resolved, and who gave each."""
 
     def blame(self, problem: SpecError) -> SpecError:
         """The same error where it was given: at its line of the script or its field."""
@@ -145,7 +145,8 @@ def check(
     spec = _assemble(script, given, resolved, errors, usual_s)
     if errors:
         spec = None
-    return Checked(spec, _told(errors, SpecError), _told(notices, Notice), given)
+    givers = {**given, **resolved.givers}
+    return Checked(spec, _told(errors, SpecError), _told(notices, Notice), givers)
 
 
 def _read(script: str, now: datetime) -> Read:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobs.events import Observation
+from jobs.lifecycle import WALLTIME_GRACE_S
 
 
 def run_key(job_id: int, attempt: int, node_rank: int, nonce: str) -> str:
@@ -39,7 +40,7 @@ class Launch:
     warning_signal: int = 15
     warning_before_s: int = 0
     """0: no warning before the walltime; at its end SIGTERM, then the grace, then SIGKILL."""
-    grace_s: int = 30
+    grace_s: int = WALLTIME_GRACE_S
     memory_mib: int | None = None
     log_cap_bytes: int = 64 * 1024 * 1024
 

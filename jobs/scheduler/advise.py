@@ -1,12 +1,12 @@
 """The one thing a job's owner could change for it to start sooner: tried, not guessed.
 
 All changes are tried in one walk along the queue; what comes of the best is asked of the real plan,
-in whose queue it is put in place of the request.
+in whose queue it is put in place of the request. It stays the same job, with its age and its claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -25,6 +25,8 @@ FORETOLD = 2
 """So many changes at most are foretold, the most promising first."""
 Tried = tuple[datetime, Alternative]
 """When a job would start with a change."""
+Foretell = Callable[[Sequence[Pending]], Sequence[Pending]]
+"""The same requests with how long each is expected to run, which may depend on what it asks for."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,19 @@ class Advice:
 
     job: Pending
     at: datetime
+    change: str
+    """In words, as a sentence."""
     sentence: str
+
+    @classmethod
+    def of(cls, change: Alternative, at: datetime, then: str) -> Advice:
+        words = capital(change.words)
+        return cls(change.job, at, f"{words.removesuffix(',')}.", f"{words} {then}.")
 
 
 def advise(
     snapshot: Snapshot, job_id: int, now: datetime,
-    partitions: Iterable[str] = (), bands: Iterable[Band] = (),
+    partitions: Iterable[str] = (), bands: Iterable[Band] = (), foretell: Foretell = tuple,
 ) -> Advice | None:  # fmt: skip
     """The least change that starts this waiting job at once, or the one that starts it first.
 
@@ -46,13 +55,19 @@ def advise(
     go to.
     """
     job = next(waits for waits in snapshot.pending if waits.id == job_id)
-    things = [steps for steps in alternatives(job, snapshot, now, partitions, bands) if steps]
+    things = _foretold(alternatives(job, snapshot, now, partitions, bands), foretell)
     tries = Tries(snapshot, job, [step.job for steps in things for step in steps], now)
     for steps in things:
         least = next((step for step in steps if tries.starts(step.job)), None)
         if least is not None and _starts(least, snapshot, now):
-            return Advice(least.job, now, f"{capital(least.words)} it would start now.")
+            return Advice.of(least, now, "it would start now")
     return _soonest(things, tries, snapshot, job, now)
+
+
+def _foretold(things: Iterable[Steps], foretell: Foretell) -> list[Steps]:
+    found = [steps for steps in things if steps]
+    jobs = iter(foretell([step.job for steps in found for step in steps]))
+    return [[replace(step, job=next(jobs)) for step in steps] for steps in found]
 
 
 def _starts(change: Alternative, snapshot: Snapshot, now: datetime) -> bool:
@@ -79,10 +94,7 @@ def _soonest(
         # Foretold for now, though the plan does not start it: not to be relied on.
         if at is not None and at > now and _is_worth_it(at, usual, now):
             as_it_is = f"; as it is, {about(usual, now)}" if usual else ""
-            sentence = (
-                f"{capital(change.words)} it is expected to start {about(at, now)}{as_it_is}."
-            )
-            return Advice(change.job, at, sentence)
+            return Advice.of(change, at, f"it is expected to start {about(at, now)}{as_it_is}")
         tried.remove(best)
     return None
 

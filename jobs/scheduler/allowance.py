@@ -9,8 +9,8 @@ from jobs.scheduler.lines import Counted
 from jobs.scheduler.quota import micros
 from jobs.scheduler.tally import BORROWS, FITS, Tally
 
-Limit = int | tuple[int, int]
-"""By its number in the tally; of an array: which one, and how many of its tasks."""
+Limit = int | tuple[int]
+"""By its number in the tally; that of an array: by the array."""
 
 
 class Allowance:
@@ -26,15 +26,15 @@ class Allowance:
 
     def starts(self, job_id: int, counted: Counted, now: float) -> None:
         """Somebody starts."""
-        if counted.limits or counted.array:
+        if counted.limits or counted.array is not None:
             self._tally.add(counted.group, counted.gpus, counted.gpu_seconds)
             self.runs(job_id, counted, now)
 
     def runs(self, job_id: int, counted: Counted, now: float) -> None:
         """Somebody runs whom the tally counts already."""
         self._running[job_id] = now, counted
-        if counted.array:
-            self._tasks[counted.array[0]] += 1
+        if counted.array is not None:
+            self._tasks[counted.array] += 1
         if counted.gpus:
             until = now + counted.gpu_seconds / counted.gpus
             self._hours.starts(counted.group, job_id, now, until, counted.gpus)
@@ -43,18 +43,19 @@ class Allowance:
         """The limits that have more room now. What it has used of GPU-hours stays used."""
         if job_id not in self._running:
             return []
-        began, (group, gpus, charge, array, limits) = self._running.pop(job_id)
+        began, (group, gpus, charge, array, limits, _) = self._running.pop(job_id)
         if gpus:
             self._hours.ends(group, job_id, now)
         self._tally.remove(group, gpus, max(0.0, charge - gpus * (now - began)))
-        if array:
-            self._tasks[array[0]] -= 1
-        return [*limits, array] if array else list(limits)
+        if array is None:
+            return list(limits)
+        self._tasks[array] -= 1
+        return [*limits, (array,)]
 
     def reached(self, counted: Counted, now: float) -> Limit | None:
         """The limit that keeps such a job from starting."""
-        if counted.array and self._tasks[counted.array[0]] >= counted.array[1]:
-            return counted.array
+        if counted.array is not None and self._tasks[counted.array] >= counted.at_once:
+            return (counted.array,)
         return self.exceeded(counted, now) if counted.limits else None
 
     def exceeded(self, counted: Counted, now: float) -> int | None:

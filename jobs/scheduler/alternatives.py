@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from jobs.bands import Band
+from jobs.lifecycle import Reason
 from jobs.scheduler.fit import usable_models
 from jobs.scheduler.snapshot import DependencyState, Pending, Snapshot
 from jobs.scheduler.waits import Others
@@ -38,7 +39,8 @@ def alternatives(
     job: Pending, snapshot: Snapshot, now: datetime,
     partitions: Iterable[str] = (), bands: Iterable[Band] = (),
 ) -> Iterator[Steps]:  # fmt: skip
-    """The smallest sacrifices first. `partitions` and lower `bands`: others that it may go to."""
+    """The smallest sacrifices first. `partitions` and lower `bands`: others that it may go to; room
+    that others make for it is not there."""
     own = _own(job, snapshot, now)
     if own is not None:
         yield [own]
@@ -54,10 +56,12 @@ def alternatives(
     yield _fewer_cpus(job)
     yield _less_memory(job)
     for name in partitions:
-        yield [Alternative(f"in partition {name}", replace(job, partition=name))]
+        yield [Alternative(f"in partition {name}", replace(job, partition=name, claimed_at=None))]
     for band in bands:
         words = f"in band {band}, where others may take its place,"
-        yield [Alternative(words, replace(job, band=band))]
+        yield [Alternative(words, replace(job, band=band, claimed_at=None))]
+    if job.deadline_at is not None:
+        yield [Alternative("without its deadline", replace(job, deadline_at=None))]
     yield shorter[len(half) :]
     yield _smaller(job)
 
@@ -65,15 +69,22 @@ def alternatives(
 def _own(job: Pending, snapshot: Snapshot, now: datetime) -> Alternative | None:
     """Without what its owner makes it wait for: until that is gone nothing else helps."""
     if job.held:
-        return Alternative("released,", replace(job, held=False))
+        admins = job.hold_reason is Reason.HELD_ADMIN
+        words = "once an administrator releases it," if admins else "released,"
+        return Alternative(words, replace(job, held=False))
     if job.dependency in (DependencyState.WAITING, DependencyState.NEVER):
         names = Others(snapshot).awaited(job)
         what = jobs_named(names) if names else "other jobs"
-        free = replace(job, dependency=DependencyState.NONE, waits_for=())
-        return Alternative(f"without waiting for {what}", free)
+        return Alternative(f"without waiting for {what}", _no_longer_after(job))
     if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
         return Alternative("without its begin time", replace(job, begin_at=None))
     return None
+
+
+def _no_longer_after(job: Pending) -> Pending:
+    """Of those that it waits for in vain; for the others it goes on waiting."""
+    left = DependencyState.WAITING if job.waits_besides else DependencyState.NONE
+    return replace(job, dependency=left, waits_for=job.waits_besides, waits_besides=())
 
 
 def _shorter(job: Pending) -> Steps:

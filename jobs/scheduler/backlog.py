@@ -172,14 +172,14 @@ class Backlog:
         return found
 
     def block(self, kind: Kind, now: float) -> None:
-        """The first of this kind does not fit: foresee where it will, unless that is known."""
+        """The first of this kind cannot start: foresee where it will, unless that is known."""
         rank = kind.lines[0][0]
         if rank == self.blocked and self.at > now:
             return
         changed = self._changed[kind.seen :] if kind.opens else self._places
         kind.seen = len(self._changed)
         self.blocked = rank
-        self.at, self.kept = kind.foresee(dict.fromkeys(changed))
+        self.at, self.kept = kind.foresee(dict.fromkeys(changed), now)
 
     def unblock(self) -> None:
         """Who was blocked has started: what was kept from it may go on."""

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.admit import admit
+from jobs.scheduler.closures import Closure
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.demand import largest
 from jobs.scheduler.explain import unavailable
 from jobs.scheduler.limits import Excess, Limited, Scope
-from jobs.scheduler.pool import Closure, Pool
+from jobs.scheduler.pool import Pool
 from jobs.scheduler.shape import Promise, Shape
 from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.site import choose
@@ -152,7 +153,7 @@ class Blockers:
                 closure
                 for closure in pool.closures
                 if closure.id not in job.reservations
-                and closure.start < until
+                and closure.limits_by < until
                 and closure.node_ids & able
             ),
             key=lambda closure: (closure.start, closure.id),
@@ -162,7 +163,7 @@ class Blockers:
         """That, and whether a shorter time limit would do."""
         text = self._is_reserved(shape, closure)
         now = self._now.timestamp()
-        lasts = closure.start - now
+        lasts = closure.limits_by - now
         if lasts >= 60 and choose(shape.asked, shape.fitting(now + lasts)) is not None:
             text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from jobs.scheduler.pool import Closure, Pool
+from jobs.scheduler.closures import Closure
+from jobs.scheduler.pool import Pool
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.snapshot import Node, Snapshot
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from jobs.lifecycle import Reason
+from jobs.lifecycle import NO_TURN
 from jobs.scheduler.plan import plan
 from jobs.scheduler.preempt import may_be_asked
 from jobs.scheduler.rank import ranked
@@ -15,8 +15,6 @@ from jobs.scheduler.snapshot import Plan, Preempted, Running, Snapshot
 
 NOTICED = timedelta(minutes=5)
 """An expected start that moves by less is as it was."""
-_NO_TURN = (Reason.BEGIN_TIME, Reason.DEPENDENCY, Reason.ARRAY_LIMIT)
-"""Who waits for these may start one day, but has no place in the queue now."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,20 @@ class First:
 
 @dataclass(frozen=True)
 class Moved:
-    """A job that waits either way, and when it is expected to start."""
+    """A job that waits either way, and when it is expected to start; `before` None: nobody could
+    tell."""
 
     job_id: int
-    before: datetime
+    before: datetime | None
     after: datetime
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job that would have no expected start any more, and why."""
+
+    job_id: int
+    why: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Difference:
     starting: tuple[int, ...]
     """Those that would start now, and do not as it is."""
     kept_waiting: tuple[int, ...]
-    """Those that start now as it is, and would not."""
+    """Those that start now as it is, and would later."""
     preempted: tuple[Preempted, ...]
     """Those that would be told to make room now, and are not as it is."""
     exposed: tuple[int, ...]
@@ -53,7 +60,9 @@ class Difference:
     safe: tuple[int, ...]
     """The other way round."""
     moved: tuple[Moved, ...]
-    """Expected starts that differ, those that differ most before the others."""
+    """Expected starts that differ: those that are new, then those that differ most."""
+    lost: tuple[Lost, ...]
+    """Those that start as it is, now or later, and by all that is known would not."""
 
 
 def compare(before: Snapshot, after: Snapshot, now: datetime) -> Difference:
@@ -62,10 +71,11 @@ def compare(before: Snapshot, after: Snapshot, now: datetime) -> Difference:
     was, will = _starting(old), _starting(new)
     had, has = exposed(before, now), exposed(after, now)
     told = {one.job_id for one in old.preempted}
+    lost = sorted(_lost(old, new), key=lambda one: one.job_id)
     return Difference(
         first=tuple(_first(_turns(before, old, now), _turns(after, new, now))),
         starting=tuple(sorted(will - was)),
-        kept_waiting=tuple(sorted(was - will)),
+        kept_waiting=tuple(sorted(was - will - {one.job_id for one in lost})),
         preempted=tuple(
             sorted(
                 (one for one in new.preempted if one.job_id not in told),
@@ -75,6 +85,7 @@ def compare(before: Snapshot, after: Snapshot, now: datetime) -> Difference:
         exposed=tuple(sorted(has - had)),
         safe=tuple(sorted(had - has)),
         moved=tuple(sorted(_moved(old, new), key=_by_most)),
+        lost=tuple(lost),
     )
 
 
@@ -100,12 +111,12 @@ def _starting(decided: Plan) -> set[int]:
 
 
 def _turns(snapshot: Snapshot, decided: Plan, now: datetime) -> dict[str, int]:
-    """By partition the first job of those that can start and wait for nothing but their turn."""
+    """By partition the first job of those that wait for their turn."""
     starting = _starting(decided)
     found: dict[str, int] = {}
     for job in ranked(snapshot, now):
         why = decided.explanations.get(job.id)
-        waits = job.id in decided.estimates and why is not None and why.reason not in _NO_TURN
+        waits = why is not None and why.reason not in NO_TURN
         if job.id in starting or waits:
             found.setdefault(job.partition, job.id)
     return found
@@ -118,11 +129,19 @@ def _first(before: dict[str, int], after: dict[str, int]) -> Iterator[First]:
 
 
 def _moved(old: Plan, new: Plan) -> Iterable[Moved]:
-    for job_id in old.estimates.keys() & new.estimates.keys():
-        one = Moved(job_id, old.estimates[job_id].at, new.estimates[job_id].at)
-        if abs(one.after - one.before) >= NOTICED:
-            yield one
+    for job_id in new.estimates.keys() & (old.estimates.keys() | old.explanations.keys()):
+        was, after = old.estimates.get(job_id), new.estimates[job_id].at
+        if was is None or abs(after - was.at) >= NOTICED:
+            yield Moved(job_id, was.at if was else None, after)
 
 
-def _by_most(one: Moved) -> tuple[timedelta, int]:
-    return -abs(one.after - one.before), one.job_id
+def _by_most(one: Moved) -> tuple[bool, timedelta, int]:
+    by = abs(one.after - one.before) if one.before else timedelta()
+    return one.before is not None, -by, one.job_id
+
+
+def _lost(old: Plan, new: Plan) -> Iterable[Lost]:
+    begins = old.estimates.keys() | _starting(old)
+    for job_id in begins & (new.explanations.keys() - new.estimates.keys()):
+        told = new.explanations[job_id]
+        yield Lost(job_id, " ".join((told.detail, *told.more)))

@@ -15,7 +15,7 @@ from jobs.scheduler.limits import (
     Standing,
     Usage,
 )
-from jobs.scheduler.periods import Slice, Tail, room_again
+from jobs.scheduler.periods import Rolling, Slice, Tail, room_again
 from jobs.scheduler.quota import MICROS, NOBODY, micros, parts
 from jobs.scheduler.quota_words import excess
 from jobs.scheduler.tally import SCALE, Counter, Group, Tally
@@ -109,7 +109,9 @@ class Counters(Tally):
 
     def _slices(self, counter: Counter) -> Iterator[Slice]:
         """What was used, and what is charged as if it were used from now on."""
-        yield from self.history(counter)
+        # What was used in a calendar month counts to its end, whenever that was.
+        if isinstance(counter.rule.period, Rolling):
+            yield from self.history(counter)
         at = self._usage.at.astimezone(UTC)
         for group, gpus, gpu_seconds in self._charged:
             lasts = timedelta(seconds=abs(gpu_seconds) / gpus)

@@ -3,7 +3,8 @@
 Jobs are taken in their order. One that fits starts, unless that would delay what a job before it
 is promised. One that does not fit is promised the first moment at which it surely will, as long
 as promises are left (EASY backfill, Lifka 1995, for more than the first job, and in time exact to
-the GPU).
+the GPU). One that surely fits only when it could no longer end before its deadline is promised
+nothing, keeps nobody back, and leaves the promises to others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from jobs.scheduler.shape import Shape
 from jobs.scheduler.site import Site
 from jobs.scheduler.snapshot import Pending, Preempted, Start
 from jobs.scheduler.tally import BORROWS, FITS, Tally
+
+VAIN = 64
+"""For so many of a partition who miss their deadlines a pass searches for a place, or for others
+who could leave; then it promises nothing to anybody who has one. Of most it is known without."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,9 @@ class Pass:
         self._now = now
         self._preemption = preemption
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
+        """How many wait for room, and not in vain."""
+        self._vain: dict[str, int] = dict.fromkeys(pools, 0)
+        """For how many that miss their deadlines it was searched."""
         self._owed: dict[str, int] = dict.fromkeys(pools, 0)
         """For how many whom a quota holds up others were asked to leave, with or without
         success."""
@@ -109,11 +117,21 @@ class Pass:
             return True
         self.decided.waiting.append(job)
         if self._blocked[job.partition] < self._policy.reservations:
-            self._promise(job, pool, shape)
-            promise = pool.promises.get(job.id)
-            if promise is None or promise.at > self._now + self._policy.grace_s + 1:
-                self._preempt(job, pool, shape, verdict)
-        self._blocked[job.partition] += 1
+            self._blocked[job.partition] += self._keep(job, pool, shape, verdict)
+        return False
+
+    def _keep(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
+        """Keep a place for it, if others have to leave for that; False if it comes too late."""
+        if job.deadline_at is not None and self._vain[job.partition] >= VAIN:
+            return False
+        known = pool.is_late(shape, float(job.walltime_s), job.starts_by)
+        late = known or self._misses(job, pool, shape)
+        promise, tried = pool.promises.get(job.id), False
+        if promise is None or promise.at > self._now + self._policy.grace_s + 1:
+            tried = self._preempt(job, pool, shape, verdict)
+        if not late or job.id in pool.promises:
+            return True
+        self._vain[job.partition] += tried or not known
         return False
 
     def _preempt(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
@@ -126,7 +144,7 @@ class Pass:
         victims = asked.make_room(job, group, pool, shape, float(job.walltime_s))
         self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims or ()]
         if victims or (victims is not None and old is None):
-            pool.promise(job.id, shape, job.walltime_s, self._now)
+            pool.promise(job.id, shape, job.walltime_s, self._now, job.starts_by)
         elif old is not None:
             pool.give(old)
         return True
@@ -156,6 +174,13 @@ class Pass:
         self.decided.started.append(job)
         return True
 
-    def _promise(self, job: Pending, pool: Pool, shape: Shape) -> None:
+    def _misses(self, job: Pending, pool: Pool, shape: Shape) -> bool:
+        """Promise it a time, where that is done; whether it has a deadline, and is to miss it."""
+        asked = job.id, shape, float(job.walltime_s), self._now, job.starts_by
         if self._policy.backfill in (Backfill.RESERVING, Backfill.EASY):
-            pool.promise(job.id, shape, job.walltime_s, self._now)
+            found = pool.promise(*asked)
+        elif job.deadline_at is not None:
+            found = pool.foresee(*asked)
+        else:
+            return False
+        return found is None and job.deadline_at is not None

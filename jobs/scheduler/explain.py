@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.fit import switches
@@ -70,6 +70,13 @@ def _by(end: datetime, now: datetime) -> str:
 def begin_time(begin_at: datetime, now: datetime) -> Explanation:
     """It asked to start later."""
     return Explanation(Reason.BEGIN_TIME, f"Asked to start no earlier than {clock(begin_at, now)}.")
+
+
+def deadline(job: Pending, too_late: bool, now: datetime) -> str:
+    """Until when it can start to end before it."""
+    by = clock(datetime.fromtimestamp(job.starts_by, UTC), now)
+    text = f"It has to start by {by} to end before its deadline"
+    return f"{text}, and as far as is known it cannot." if too_late else f"{text}."
 
 
 def array_limit(limit: int, first_end: datetime | None, now: datetime) -> Explanation:

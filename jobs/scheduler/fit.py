@@ -131,6 +131,19 @@ def refuse(asked: Resources, nodes: Iterable[Node], partition: str | None = None
     )
 
 
+def leave_too_few(
+    asked: Resources, nodes: Sequence[Node], partition: str, models: frozenset[str] | None
+) -> bool:
+    """Whether a request that fits does not with GPUs of these models only; None: of all."""
+    takes_gpus = asked.gpus_per_node or asked.shards or asked.exclusive
+    if models is None or not takes_gpus or refuse(asked, nodes, partition) is not None:
+        return False
+    seen = [(node, narrowed(node, models)) for node in nodes]
+    # A whole node comes with all of its GPUs.
+    left = [narrow for node, narrow in seen if narrow is node or not asked.exclusive]
+    return refuse(asked, left, partition) is not None
+
+
 def is_near(asked: Resources, nodes: Sequence[Node]) -> bool:
     """Whether enough of these nodes hang on as few leaf switches as the request allows."""
     return asked.max_switches is None or _most_near(asked, nodes) >= asked.nodes

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.scheduler.allowance import Allowance, Limit
 from jobs.scheduler.backlog import Backlog
+from jobs.scheduler.closures import Closure
 from jobs.scheduler.lines import Coming, Counted, Gate, Kind, Line, Waits
 from jobs.scheduler.place import Place
-from jobs.scheduler.pool import Closure, Pool
+from jobs.scheduler.pool import Pool
 from jobs.scheduler.tally import Tally
 
 
@@ -38,8 +39,8 @@ class Forecast:
                 self._places[place.node_id] = place
                 for held in place.holds:
                     self._at[held[1]].append(place)
-        self._lines: dict[tuple[int, int, int, float], Line] = {}
-        self._parked: dict[Limit, dict[tuple[float, float], list[Line]]] = defaultdict(dict)
+        self._lines: dict[tuple[int, int, int | None, float, float], Line] = {}
+        self._parked: dict[Limit, dict[tuple[float, ...], list[Line]]] = defaultdict(dict)
         """By the limit that holds them up, and how much of it they need."""
         self._events: list[tuple[float, int, Waits | None]] = []
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
@@ -58,6 +59,7 @@ class Forecast:
         self._asked: set[int] = set()
         """About whom it is, if not about all: those who have not started yet."""
         self.starts: dict[int, float] = {}
+        """By job id; infinity for those who could no longer end before their deadlines then."""
 
     def runs(self, job_id: int, end: float, counted: Counted | None = None) -> None:
         """A job that runs now, and is expected to end then. `counted`: how quotas count it."""
@@ -124,10 +126,10 @@ class Forecast:
 
     def _join(self, waits: Waits) -> None:
         job = waits.job
-        group, _, _, array, _ = job.counted
+        counted = job.counted
         # Where GPU-hours are limited, a shorter one may start before a longer one.
-        charge = self._allowance.charge(job.counted)
-        key = (id(job.shape), group, array[0] if array else -1, charge)
+        charge = self._allowance.charge(counted)
+        key = (id(job.shape), counted.group, counted.array, counted.at_once, charge)
         backlog = self._backlogs[job.partition]
         line = self._lines.get(key)
         if line is None:
@@ -199,7 +201,7 @@ class Forecast:
                 pass
 
     def _serve_first(self, backlog: Backlog, able: int) -> bool:
-        """Start the first job that can, or find that a quota is in its way; False if none can.
+        """Start the first job that can, or find one that may not; False if there is neither.
 
         `able`: the kinds of which there is room for one.
         """
@@ -207,27 +209,46 @@ class Forecast:
         for _, kind in backlog.waiting:
             if not able & kind.bit:
                 if clear and kind.first.job.takes:
-                    limit = self._allowance.reached(kind.first.job.counted, self._now)
-                    if limit is not None:
-                        self._park(backlog, kind, limit)
+                    if self._steps_aside(backlog, kind) or self._misses(backlog, kind):
                         return True
-                    backlog.block(kind, self._now)
                     clear = False
             elif not backlog.held & kind.bit:
-                limit = self._allowance.reached(kind.first.job.counted, self._now)
-                if limit is not None:
-                    self._park(backlog, kind, limit)
+                if self._steps_aside(backlog, kind) or self._start_one(backlog, kind, clear):
                     return True
-                if self._start_one(backlog, kind, clear):
-                    return True
+                if clear and kind.closed and kind.first.job.takes:  # It waits for a reservation.
+                    if self._misses(backlog, kind):
+                        return True
+                    clear = backlog.at <= self._now
+                    if not clear and self._start_one(backlog, kind, clear):
+                        return True
                 backlog.held |= kind.bit
+            elif kind.closed and kind.stands == backlog.blocked and backlog.at > self._now:
+                clear = False
         return False
 
-    def _park(self, backlog: Backlog, kind: Kind, limit: Limit) -> None:
+    def _steps_aside(self, backlog: Backlog, kind: Kind) -> bool:
+        """Whether the first of a kind is too late for its deadline, or a quota is in its way."""
         line = kind.lines[0][1]
+        job = line.jobs[0].job
+        if self._now > job.by:
+            self._leaves(backlog, line, math.inf)
+            return True
+        if (limit := self._allowance.reached(job.counted, self._now)) is not None:
+            self._park(backlog, line, limit)
+        return limit is not None
+
+    def _misses(self, backlog: Backlog, kind: Kind) -> bool:
+        """Keep a place for the first of a kind, which cannot start; whether that is too late."""
+        backlog.block(kind, self._now)
+        if backlog.at <= kind.first.job.by:
+            return False
+        self._leaves(backlog, kind.lines[0][1], math.inf)
+        return True
+
+    def _park(self, backlog: Backlog, line: Line, limit: Limit) -> None:
         backlog.park(line)
         counted = line.jobs[0].job.counted
-        need = counted.gpus, self._allowance.charge(counted)
+        need = counted.gpus, self._allowance.charge(counted), counted.at_once
         self._parked[limit].setdefault(need, []).append(line)
         self._await(limit, counted)
 
@@ -241,16 +262,14 @@ class Forecast:
     def _start_one(self, backlog: Backlog, kind: Kind, clear: bool) -> bool:
         """Start the first of its jobs that may; False if it would be in the way of the blocked."""
         line = kind.lines[0][1]
-        fitting = list(kind.fitting.values())
-        if kind.closed:
-            until = self._now + line.jobs[0].runs_s
-            fitting = [place for place in fitting if kind.is_open(place, self._now, until)]
-        free = fitting if clear else [one for one in fitting if one not in backlog.kept]
+        free = kind.open_for(line.jobs[0].job.limit_s, self._now)
+        if not clear:
+            free = [one for one in free if one not in backlog.kept]
         places = kind.choose(free)
         if places is None and not clear:
             soon = self._soon(kind, backlog.at)
             if soon is not None:
-                line, places = soon, kind.choose(fitting)
+                line, places = soon
         if places is None:
             return False
         counted = line.jobs[0].job.counted
@@ -261,26 +280,25 @@ class Forecast:
         self._start(backlog, line, places, counted)
         return True
 
-    def _soon(self, kind: Kind, by: float) -> Line | None:
+    def _soon(self, kind: Kind, by: float) -> tuple[Line, Sequence[Place]] | None:
         """The first that will be gone by then, and that no limit keeps back."""
         for _, line in kind.lines:
             _, runs_s, job = line.jobs[0]
-            if self._now + runs_s <= by and self._allowance.reached(job.counted, self._now) is None:
-                return line
+            if self._now + runs_s > by or self._now > job.by:
+                continue
+            if self._allowance.reached(job.counted, self._now) is None:
+                places = kind.choose(kind.open_for(job.limit_s, self._now))
+                if places is not None:
+                    return line, places
         return None
 
     def _start(
         self, backlog: Backlog, line: Line, places: Sequence[Place], counted: Counted
     ) -> None:
-        (rank, runs_s, job), kind = line.jobs[0], line.kind
-        backlog.pop(line)
-        self.starts[job.id] = self._now
-        self._asked.discard(job.id)
+        (_, runs_s, job), kind = line.jobs[0], line.kind
+        self._leaves(backlog, line, self._now)
         if not job.takes:
             return
-        if line.asking and not line.jobs:
-            asking, line.asking = line.asking, []
-            self._ask(backlog, asking)
         end = self._now + runs_s
         for place in places:
             place.take(job.id, kind.asked, kind.masks[place.node_id], end)
@@ -288,5 +306,15 @@ class Forecast:
         self._on[job.id] = places
         self._allowance.starts(job.id, counted, self._now)
         heapq.heappush(self._events, (end, job.id, None))
+
+    def _leaves(self, backlog: Backlog, line: Line, starts: float) -> None:
+        """The first of a line waits no more."""
+        rank, _, job = line.jobs[0]
+        backlog.pop(line)
+        self.starts[job.id] = starts
+        self._asked.discard(job.id)
+        if job.takes and line.asking and not line.jobs:
+            asking, line.asking = line.asking, []
+            self._ask(backlog, asking)
         if rank == backlog.blocked:
             backlog.unblock()

@@ -62,26 +62,37 @@ class Foresight:
 
     def expected(self, about: Iterable[int] = ()) -> dict[int, datetime]:
         """By job id: when it is expected to start. `about`: of these at least."""
-        found = self._kept(self._play(EXPECTED, about))
-        return {job_id: self._moment(at) for job_id, at in found.items() if self._waits(job_id)}
+        found = self._kept(self._play(EXPECTED, about)) if about else self._usual
+        return {
+            job_id: self._moment(at) for job_id, at in found.items() if self._starts(job_id, at)
+        }
 
     def estimates(self) -> dict[int, Estimate]:
         """By job id; for those whose start cannot be told there is none."""
-        expected = self._play(EXPECTED)
+        expected = self._usual
         told = any(job.spread_s or job.expected_s is not None for job in self.waiting)
         told = told or any(job.expected_end for job in self.snapshot.running)
         # Where there is no history, all three are the same.
         early, late = (self._play(EARLY), self._play(LATE)) if told else (expected, expected)
-        expected, late = self._kept(expected), self._kept(late)
+        late = self._kept(late)
+        by = {job.id: job.starts_by for job in self.waiting if job.deadline_at is not None}
         return {
             job_id: Estimate(
                 at=self._moment(at),
                 early=self._moment(min(early.get(job_id, at), at)),
-                late=self._moment(max(late.get(job_id, at), at)),
+                late=self._moment(min(max(late.get(job_id, at), at), by.get(job_id, math.inf))),
             )
             for job_id, at in expected.items()
-            if self._waits(job_id)
+            if self._starts(job_id, at)
         }
+
+    def too_late(self) -> frozenset[int]:
+        """Those who are not expected to start in time to end before their deadlines."""
+        return frozenset(job_id for job_id, at in self._usual.items() if at == math.inf)
+
+    @cached_property
+    def _usual(self) -> dict[int, float]:
+        return self._kept(self._play(EXPECTED))
 
     def _kept(self, found: dict[int, float]) -> dict[int, float]:
         """No later than promised, for those before whom nobody comes back to the queue."""
@@ -95,6 +106,9 @@ class Foresight:
 
     def _waits(self, job_id: int) -> bool:
         return job_id not in self._running
+
+    def _starts(self, job_id: int, at: float) -> bool:
+        return at < math.inf and self._waits(job_id)
 
     def _moment(self, at: float) -> datetime:
         return datetime.fromtimestamp(at, UTC)
@@ -111,7 +125,8 @@ class Foresight:
                 asked.append((waits, max(1.0, EXPECTED.pending(job)), after))
         about = [waits.id for waits, *_ in asked]
         found = self._play(EXPECTED, about, asked) if asked else {}
-        return [found.get(-1 - number) for number in range(len(jobs))]
+        moments = (found.get(-1 - number, math.inf) for number in range(len(jobs)))
+        return [at if at < math.inf else None for at in moments]
 
     def _play(
         self,
@@ -161,23 +176,29 @@ class Foresight:
             counted=self._counted(job, shape.gpus),
             limit_s=job.walltime_s,
             ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,
+            by=job.starts_by,
         )
 
     def _counted(self, job: Pending, gpus: float) -> Counted:
-        array = None
-        if job.array_id is not None and job.array_limit is not None:
-            array = job.array_id, job.array_limit
+        array = job.array_id if job.array_id in self._limited else None
+        at_once = math.inf if job.array_limit is None else job.array_limit
         group = self.tally.group(job.project_id, job.user_id, job.band)
-        return Counted(group, gpus, gpus * job.walltime_s, array, self.tally.limits(group))
+        seconds = gpus * job.walltime_s
+        return Counted(group, gpus, seconds, array, self.tally.limits(group), at_once)
+
+    @cached_property
+    def _limited(self) -> set[int]:
+        """The arrays of which some task waits for others of it to end."""
+        jobs = (*self.snapshot.pending, *self.waiting)
+        return {
+            job.array_id for job in jobs if job.array_id is not None and job.array_limit is not None
+        }
 
     @cached_property
     def _holdings(self) -> dict[int, Counted]:
         """How the jobs that run are counted."""
-        limits = {job.array_id: job.array_limit for job in self.snapshot.pending}
         arrays = {
-            job.id: (job.array_id, limit)
-            for job in self.snapshot.running
-            if job.array_id is not None and (limit := limits.get(job.array_id)) is not None
+            job.id: job.array_id for job in self.snapshot.running if job.array_id in self._limited
         }
         usage = self.snapshot.quota_usage
         nobody = self.tally.group(_NOBODY, _NOBODY, Band.BEST_EFFORT)

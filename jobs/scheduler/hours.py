@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 from jobs.scheduler.periods import CalendarMonth, Rolling, Slice
 from jobs.scheduler.quota import MICROS, micros
@@ -73,13 +74,21 @@ class Month:
 
 
 class Window:
-    """One limit for the last so many days."""
+    """One limit for the last so many days.
+
+    Most are in nobody's way: who starts and ends is only written down, and what was used not read,
+    until it is asked how the limit stands.
+    """
 
     def __init__(
-        self, counter: Counter, period: Rolling, now: float, history: Iterable[Slice]
+        self, counter: Counter, period: Rolling, now: float, history: Callable[[], Iterable[Slice]]
     ) -> None:
         self._counter = counter
         self._lasts = period.days * _DAY_S
+        self._history = history
+        self._is_read = False
+        self._events: list[tuple[float, int, tuple[float, float] | None]] = []
+        """Since then: when who starts, until when at most and on how many GPUs; None: ends."""
         self._corners: list[tuple[float, float]] = []
         """When how much more leaves the window each second, or less."""
         self._next = 0
@@ -87,30 +96,47 @@ class Window:
         self._at = now
         self._gone, self._told = 0.0, 0
         """GPU-seconds that have left it; what of that is taken off, in millionths."""
+        self._used = 0
         self._running: dict[int, tuple[float, float, float]] = {}
-        for one in history:
-            begin, end = one.begin.timestamp(), one.end.timestamp()
-            rate = one.gpu_seconds / (end - begin)
-            self._turns(begin + self._lasts, rate)
-            self._turns(end + self._lasts, -rate)
-        self._used = counter.used if self._corners else 0
 
     def starts(self, job_id: int, now: float, until: float, gpus: float) -> None:
         """A job begins to use its GPUs, until then at most."""
-        self.advance(now)
-        self._running[job_id] = now, until, gpus
-        self._turns(now + self._lasts, gpus)
+        self._events.append((now, job_id, (until, gpus)))
 
     def ends(self, job_id: int, now: float) -> None:
         """It is over."""
-        self.advance(now)
-        start, until, gpus = self._running.pop(job_id)
-        end = min(now, until)
-        self._turns(end + self._lasts, -gpus)
-        self._used += micros(gpus * (end - start))
+        self._events.append((now, job_id, None))
 
     def advance(self, now: float) -> None:
         """Count as it is then."""
+        if not self._is_read:
+            self._is_read = True
+            self._read()
+        events, self._events = self._events, []
+        for at, job_id, begun in events:
+            self._move(at)
+            self._changes(at, job_id, begun)
+        self._move(now)
+
+    def _read(self) -> None:
+        for one in self._history():
+            begin, end = one.begin.timestamp(), one.end.timestamp()
+            rate = one.gpu_seconds / (end - begin)
+            self._corners += [(begin + self._lasts, rate), (end + self._lasts, -rate)]
+        self._corners.sort()
+        self._used = self._counter.used if self._corners else 0
+
+    def _changes(self, at: float, job_id: int, begun: tuple[float, float] | None) -> None:
+        if begun is not None:
+            self._running[job_id] = at, *begun
+            self._turns(at + self._lasts, begun[1])
+            return
+        start, until, gpus = self._running.pop(job_id)
+        end = min(at, until)
+        self._turns(end + self._lasts, -gpus)
+        self._used += micros(gpus * (end - start))
+
+    def _move(self, now: float) -> None:
         while self._next < len(self._corners) and self._corners[self._next][0] <= now:
             moment, more = self._corners[self._next]
             self._pass(moment)
@@ -194,6 +220,7 @@ class Hours:
     def _made(self, counter: Counter) -> Month | Window:
         period = counter.rule.period
         if isinstance(period, Rolling):
-            return Window(counter, period, self._now, self._tally.history(counter))
+            history = partial(self._tally.history, counter)
+            return Window(counter, period, self._now, history)
         assert period is not None
         return Month(counter, period, self._now)

@@ -6,10 +6,11 @@ The rules are in `docs/quotas.md`; `quota.py` applies them to a request, `counte
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from jobs.bands import Band
 from jobs.scheduler.periods import CalendarMonth, Period, Slice
@@ -24,6 +25,22 @@ MAX_LIMIT = 10**9
 
 Key = tuple[int, int, Band]
 """(project id, user id, band): jobs that count against the same limits."""
+
+
+class Account(NamedTuple):
+    """Whose use counts against a limit."""
+
+    project_id: int
+    """With all below it."""
+    user_id: int | None = None
+    """None: of all users."""
+    band: Band | None = None
+    """None: of all but best-effort."""
+
+
+def nothing_told(_: Account) -> tuple[Slice, ...]:
+    """Of nobody is it known when something was used."""
+    return ()
 
 
 class Limited(StrEnum):
@@ -134,8 +151,9 @@ class Usage:
     used: Mapping[Period, Mapping[Key, float]] = field(default_factory=dict)
     """GPU-seconds since `period.begin(at)`, of running jobs too, for each period that a limit on
     GPU-hours has. They are not weighted and do not decay."""
-    history: Mapping[Key, tuple[Slice, ...]] = field(default_factory=dict)
-    """What `used` is made of: only asked to foretell when a rolling period has room again."""
+    history: Callable[[Account], Iterable[Slice]] = nothing_told
+    """What `used` is made of. It may be years of many people, and is only asked for the limits that
+    somebody waits for, to foretell when a rolling period has room again."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +176,11 @@ class Rule:
     def kind(self) -> tuple[object, ...]:
         """Of limits that agree in this the narrowest is the one that counts."""
         return (self.project_id, self.limited, self.scope, self.band, self.period)
+
+    def account(self, user_id: int | None) -> Account:
+        """Whose use counts against one on GPU-hours, of this user where it is one for each."""
+        assert self.project_id is not None
+        return Account(self.project_id, user_id, self.band)
 
 
 @dataclass(frozen=True)

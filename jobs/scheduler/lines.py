@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import fsum, inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -23,10 +24,12 @@ class Counted(NamedTuple):
     """That of the tally."""
     gpus: float
     gpu_seconds: float
-    array: tuple[int, int] | None = None
-    """Its array, and how many tasks of it may run at once."""
+    array: int | None = None
+    """Where any task of it has a limit."""
     limits: tuple[int, ...] = ()
     """Those of quotas that may be in its way."""
+    at_once: float = inf
+    """How many tasks of its array may run at once, with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Coming:
     """How long it may run."""
     ready_at: float = -inf
     """It does not start before."""
+    by: float = inf
+    """Nor later."""
     takes: bool = True
     """False: it is only asked when it could start, and is in nobody's way."""
 
@@ -156,6 +161,13 @@ class Kind:
             not self.closed or self.is_open(place, now, now + 1)
         )
 
+    def open_for(self, limit_s: float, now: float) -> list[Place]:
+        """Where there is room now, on places that are not reserved before such a limit is over."""
+        fitting = list(self.fitting.values())
+        if not self.closed:
+            return fitting
+        return [place for place in fitting if self.is_open(place, now, now + limit_s)]
+
     def is_near(self) -> bool:
         """Whether enough of the places where it fits are near each other."""
         return self.switches is None or self.choose(list(self.fitting.values())) is not None
@@ -182,9 +194,9 @@ class Kind:
         gpus = fsum(self.counts[place.node_id][0] for place in places)
         return job.counted._replace(gpus=gpus, gpu_seconds=gpus * job.limit_s)
 
-    def foresee(self, changed: Iterable[Place]) -> tuple[float, frozenset[Place]]:
-        """When there is room for it, and the places it is going to use; these have changed since
-        it was last asked.
+    def foresee(self, changed: Iterable[Place], now: float) -> tuple[float, frozenset[Place]]:
+        """When there is room for its first job, and the places that is going to use; these have
+        changed since it was last asked.
 
         What is free long before is left to those who can use it meanwhile.
         """
@@ -192,19 +204,31 @@ class Kind:
             mask = self.masks.get(place.node_id)
             if mask is not None:
                 self.opens[place] = place.opens(self.asked, mask)
-        moments = sorted(self.opens.values())[self.number - 1 :]
-        for moment in dict.fromkeys(moments):
+        limit_s = self.first.job.limit_s
+        for moment in self._moments(now):
             if moment == inf:
                 break
             late = [(-at, one.order, one) for one, at in self.opens.items() if at <= moment]
             late.sort()
-            chosen: Sequence[Place] | None = [place for *_, place in late[: self.number]]
-            if self.switches is not None:
-                there = [place for *_, place in late]
-                chosen = compact(there, self.number, _as_given, self.switches)
-            if chosen is not None:
+            there: Iterable[Place] = (place for *_, place in late)
+            if self.closed:
+                until = moment + limit_s
+                there = (one for one in there if self.is_open(one, moment, until))
+            if self.switches is None:
+                chosen = list(islice(there, self.number))
+            else:
+                chosen = compact(list(there), self.number, _as_given, self.switches) or []
+            if len(chosen) == self.number:
                 return moment, frozenset(chosen)
         return inf, frozenset()
+
+    def _moments(self, now: float) -> Iterable[float]:
+        """When enough places may be open for the first time, or again after a reservation."""
+        opens = sorted(self.opens.values())[self.number - 1 :]
+        if not self.closed or not opens:
+            return dict.fromkeys(opens)
+        ends = (end for spans in self.closed.values() for _, end in spans if end > opens[0])
+        return sorted({max(at, now) for at in (*opens, *ends)})
 
 
 def _as_given(_: Place) -> int:

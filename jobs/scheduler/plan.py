@@ -49,8 +49,10 @@ class Decision:
         """The same with the reasons and estimates of all who wait."""
         if self._walk is None:
             return self.plan
+        foresight = self._walk.foresight()
+        estimates = foresight.estimates()
         reasons = self.plan.explanations | self._walk.explanations()
-        estimates = self._walk.foresight().estimates()
+        reasons |= self._walk.with_deadlines(reasons, foresight.too_late())
         return replace(self.plan, explanations=reasons, estimates=estimates)
 
     def expected(self, about: Iterable[int] = ()) -> dict[int, datetime]:

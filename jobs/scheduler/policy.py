@@ -14,7 +14,7 @@ class Order(StrEnum):
     """Who goes first within a band."""
 
     PRIORITY = "priority"
-    """Fair share, age, size and the admin's nice value."""
+    """Fair share, age, size and the nice value."""
     SUBMISSION = "submission"
     """First come, first served."""
     SHORTEST = "shortest"

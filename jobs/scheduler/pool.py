@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from jobs.scheduler.closures import Closure, closed
 from jobs.scheduler.demand import counts, mask
 from jobs.scheduler.fit import could_hold, narrowed
-from jobs.scheduler.holds import NOW, Hold, Span
+from jobs.scheduler.holds import NOW, Hold, Spans
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.mix import Mix, on_each_node
 from jobs.scheduler.openings import Moments
@@ -31,17 +30,6 @@ KEPT = 256
 """Of more classes of requests those are forgotten of whom nobody waits or runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closure:
-    """An admin's reservation of nodes: others may not use them meanwhile."""
-
-    id: int
-    name: str
-    start: float
-    end: float
-    node_ids: frozenset[int]
-
-
 @dataclass(slots=True)
 class Pool:
     """The rooms of one partition, by name, and what is promised of them."""
@@ -55,6 +43,9 @@ class Pool:
     )
     promises: dict[int, Promise] = field(default_factory=dict)
     """By job id, in the order in which they were given."""
+    _soonest: dict[tuple[int, float], float] = field(init=False, default_factory=dict)
+    """By class of requests and length: when there surely is room at the soonest, as long as
+    nothing is given back; by 0 for whatever length."""
     mix: Callable[[], Mix] | None = None
     """Tells what its jobs ask for, when first something can start: a job of one node then goes
     where it leaves the most to those like them. Without, it goes where the fewest GPUs are free."""
@@ -77,6 +68,7 @@ class Pool:
     def begin(self) -> None:
         """Another pass: what was promised in the last one, and found out, holds no more."""
         self._begun = False
+        self._soonest.clear()
         if self.mix is not None and len(self.shapes) > KEPT:
             asked = self.mix()
             self.shapes = {
@@ -102,11 +94,13 @@ class Pool:
         about = (asked, allowed, most, models)
         found = self.shapes.get(about)
         if found is None:
-            found = self.shapes[about] = self._shape(asked, self._closed(allowed), most, models)
+            found = self.shapes[about] = self._shape(
+                asked, closed(self.closures, allowed), most, models
+            )
         return found
 
     def _shape(
-        self, asked: Resources, closed: dict[int, tuple[Span, ...]], most: float, models: Models
+        self, asked: Resources, shut: dict[int, Spans], most: float, models: Models
     ) -> Shape:
         seen = {room.node.id: narrowed(room.node, models) for room in self.rooms}
         may = {
@@ -124,7 +118,7 @@ class Pool:
             levels=self.levels,
             promises=self.promises,
             counts={room.node.id: may[room.node.id] for room in able},
-            closed=closed,
+            closed=shut,
             models=models,
         )
 
@@ -138,14 +132,6 @@ class Pool:
         if self.models and (asked.gpus_per_node or asked.shards or asked.exclusive):
             models = self.models(job)
         return self.shape(asked, job.reservations, most, models)
-
-    def _closed(self, allowed: frozenset[int]) -> dict[int, tuple[Span, ...]]:
-        found: dict[int, list[Span]] = {}
-        for closure in self.closures:
-            if closure.id not in allowed:
-                for node_id in closure.node_ids:
-                    found.setdefault(node_id, []).append((closure.start, closure.end))
-        return {node_id: tuple(sorted(spans)) for node_id, spans in found.items()}
 
     def find(self, shape: Shape, length: float, now: float, elsewhere: bool = True) -> Site | None:
         """Where it fits best now, for so long that no promise is broken; None if it does not.
@@ -228,23 +214,45 @@ class Pool:
             room.take(job_id, part, until)
         return tuple(placement(room, part) for room, part in site)
 
-    def promise(self, job_id: int, shape: Shape, length: float, now: float) -> Promise | None:
-        """Keep the first site free at which it surely fits; None if that cannot be known."""
-        first = shape.earliest(length, now)
-        moments = np.sort(first[first < math.inf])[shape.asked.nodes - 1 :]
-        for at in map(float, np.unique(moments)):
-            site = self._site_at(shape, at, length, first)
+    def promise(
+        self, job_id: int, shape: Shape, length: float, now: float, by: float = math.inf
+    ) -> Promise | None:
+        """Keep the first site free at which it surely fits; None if that cannot be known, or only
+        later than `by`."""
+        found = self.foresee(job_id, shape, length, now, by)
+        if found is not None:
+            self.give(found)
+        return found
+
+    def foresee(
+        self, job_id: int, shape: Shape, length: float, now: float, by: float = math.inf
+    ) -> Promise | None:
+        """What `promise` would; nothing is kept."""
+        opens = shape.earliest(length, now)
+        at = shape.enough(opens)
+        while at < math.inf and at <= by:
+            site = self._site_at(shape, at, length, opens)
             if site is not None:
-                found = Promise(job_id, shape, at, length, site)
-                self.give(found)
-                return found
+                return Promise(job_id, shape, at, length, site)
+            shape.reopen(opens, at, length, now)
+            at = shape.enough(opens, at)
+        self._soonest[id(shape), length] = at
         return None
 
+    def is_late(self, shape: Shape, length: float, by: float) -> bool:
+        """Whether it is known without a search that it surely fits only after that, or that nobody
+        can tell when."""
+        if by == math.inf:
+            return False
+        if (id(shape), 0.0) not in self._soonest:
+            self._soonest[id(shape), 0.0] = shape.enough(shape.openings.now())
+        return any(self._soonest.get((id(shape), some), 0.0) > by for some in (0.0, length))
+
     def _site_at(
-        self, shape: Shape, at: float, length: float, first: Moments | None = None
+        self, shape: Shape, at: float, length: float, opens: Moments | None = None
     ) -> Site | None:
         """Where it fits then. What is free long before is left to those who can use it."""
-        fitting = shape.fitting_at(at, at + length, first)
+        fitting = shape.fitting_at(at, at + length, opens)
         freed = {room.node.id: -room.freed_at(at) for room in fitting}
         chosen = choose(shape.asked, fitting, lambda room: (freed[room.node.id], *room.snugness()))
         if chosen is None:
@@ -291,6 +299,7 @@ class Pool:
 
     def withdraw(self, job_id: int) -> Promise | None:
         """Keep it no longer; None if there is none."""
+        self._soonest.clear()
         promise = self.promises.pop(job_id, None)
         for room, _ in promise.site if promise else ():
             room.booked = [held for held in room.booked if held.job_id != job_id]

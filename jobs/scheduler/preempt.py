@@ -103,6 +103,9 @@ class Preemption:
 
     def may_help(self, job: Pending, group: int, shape: Shape, limit: int) -> bool:
         """Whether it is worth while to look for victims. `limit`: what `Tally.check` said."""
+        if self._now + max(1.0, self._policy.grace_s) > job.starts_by:
+            # Its deadline would be missed before they are gone.
+            return False
         if job.walltime_s >= self._hopeless.get((id(shape), group), math.inf):
             return False
         if limit in (FITS, BORROWS):

@@ -32,7 +32,7 @@ AFTER_LONG = (
 class PriorityWeights:
     """What each factor counts in a partition, in points.
 
-    By default fair share counts most, an admin's nice value can outweigh it, a week of waiting is
+    By default fair share counts most, a nice value can outweigh it, a week of waiting is
     worth half of it, and of equals the larger job goes first, as others fill in around it.
     """
 
@@ -166,7 +166,9 @@ def _age(factors: Factors, weights: PriorityWeights, waited_s: float) -> Weighte
     if factors.eligible_at is None:
         lead = f"Waited {waited}; while something else keeps it back, no more counts"
     else:
-        lead = f"Waited {waited}"
+        before = factors.waited_before_s
+        earlier = f", {_lasting(before)} of it earlier" if before >= _MINUTE_S else ""
+        lead = f"Waited {waited}{earlier}"
     part = _factor("age", factor, weights.age, lead)
     if waited_s <= LONG_WAIT_S:
         return part
@@ -190,9 +192,14 @@ def _size(factors: Factors, weight: float) -> WeightedFactor:
 def _nice(nice: int, weight: float) -> WeightedFactor:
     factor = -nice / MAX_NICE
     part = WeightedFactor("nice", factor, weight, weight * factor, "")
-    which = "back" if nice > 0 else "forward"
-    moved = f"An admin moved it {which} with nice {nice}" if nice else "No admin has moved it"
-    return replace(part, sentence=f"{moved}: {part.told} points.")
+    return replace(part, sentence=f"{_moved(nice)}: {part.told} points.")
+
+
+def _moved(nice: int) -> str:
+    """Owners may move their own jobs back, and only an admin moves any forward."""
+    if nice > 0:
+        return f"Nice {nice}, as asked, moves it back"
+    return f"An admin moved it forward with nice {nice}" if nice else "Nobody has moved it"
 
 
 def _factor(name: str, factor: float, weight: float, lead: str) -> WeightedFactor:

@@ -158,8 +158,9 @@ class QuotaTree:
     def refuse(self, demand: Demand, jobs: int = 1) -> Refusal | None:
         """What a quota can never allow, not even in an empty cluster; None where all could.
 
-        `jobs` is how many are submitted at once: the tasks of an array. Equal requests are looked
-        at once.
+        `jobs` is how many are submitted at once: the tasks of an array; 0 for one that was taken
+        in already, which no limit on waiting jobs keeps out any more. Equal requests are looked at
+        once.
         """
         asked = (
             demand.project_id, demand.band, demand.gpus, demand.walltime_s, demand.partition,

@@ -100,10 +100,15 @@ class Room(Available):
         return there
 
     def earliest(
-        self, asked: Resources, mask: int, length: float, now: float, closed: Spans = ()
-    ) -> float:
-        """When it fits for `length` seconds at the latest; infinity when that is not known."""
-        if self.fits_at(asked, mask, NOW, now + length) and is_open(closed, now, now + length):
+        self, asked: Resources, mask: int, length: float, now: float, closed: Spans = (),
+        after: float = NOW,
+    ) -> float:  # fmt: skip
+        """When it first fits for `length` seconds, at the latest; infinity when that is not known.
+
+        `after`: only later than this, when it does not fit.
+        """
+        until = now + length
+        if after < now and self.fits_at(asked, mask, NOW, until) and is_open(closed, now, until):
             return now
         gpus, cpus, memory_mib = self.free, self.cpus, self.memory_mib
         leaving = sorted(self.holds.values(), key=_by_end)
@@ -118,7 +123,7 @@ class Room(Available):
             if end == math.inf:
                 break
             start = max(end, now + 1)
-            if (gpus & mask).bit_count() < asked.gpus_per_node:
+            if start <= after or (gpus & mask).bit_count() < asked.gpus_per_node:
                 continue
             if self.fits_at(asked, mask, start, start + length) and is_open(
                 closed, start, start + length

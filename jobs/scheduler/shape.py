@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jobs.scheduler.demand import fewest
-from jobs.scheduler.holds import NOW, Span, is_open
+from jobs.scheduler.holds import NOW, Spans, is_open
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.openings import Moments, Openings
 from jobs.scheduler.packing import Bools
@@ -35,8 +35,8 @@ class Shape:
     """What is promised of the nodes, to anybody."""
     counts: dict[int, tuple[float, ...]]
     """By node id: as how many GPUs its part there may count, ascending."""
-    closed: dict[int, tuple[Span, ...]] = field(default_factory=dict)
-    """By node id: when it is kept for others, or for nobody."""
+    closed: dict[int, Spans] = field(default_factory=dict)
+    """By node id: when it is kept for others, or for nobody, with the margin before."""
     models: frozenset[str] | None = None
     """Of the GPUs that it may use, where quotas limit them; None: all."""
     fails_from: float = math.inf
@@ -80,25 +80,42 @@ class Shape:
         return not room.booked or self._fits_at(room, NOW, until)
 
     def earliest(self, length: float, now: float) -> Moments:
-        """When each ready node fits at the latest; infinity where that is not known."""
-        opens = self.openings.now()
-        first = np.where(opens == NOW, now, np.maximum(opens, now + 1))
+        """When each ready node first fits, at the latest; infinity where that is not known."""
+        known = self.openings.now()
+        opens = np.where(known == NOW, now, np.maximum(known, now + 1))
         for at in self._particular():
-            room = self.ready[at]
-            closed = self.closed.get(room.node.id, ())
-            first[at] = room.earliest(self.asked, self.masks[room.node.id], length, now, closed)
-        return first
+            opens[at] = self._opens_after(self.ready[at], NOW, length, now)
+        return opens
 
-    def fitting_at(self, start: float, until: float, first: Moments | None = None) -> Rooms:
+    def enough(self, opens: Moments, after: float = NOW) -> float:
+        """The first moment after that by which as many nodes have opened as it needs; infinity if
+        there is none."""
+        moments = np.sort(opens)[self.asked.nodes - 1 :]
+        return float(np.min(moments[moments > after], initial=math.inf))
+
+    def reopen(self, opens: Moments, at: float, length: float, now: float) -> None:
+        """Of those that have opened by then, but are reserved or promised then: put down when they
+        open next."""
+        for place in self._particular():
+            room = self.ready[place]
+            if opens[place] <= at and not self._fits_at(room, at, at + length):
+                opens[place] = self._opens_after(room, at, length, now)
+
+    def _opens_after(self, room: Room, after: float, length: float, now: float) -> float:
+        node_id = room.node.id
+        closed = self.closed.get(node_id, ())
+        return room.earliest(self.asked, self.masks[node_id], length, now, closed, after)
+
+    def fitting_at(self, start: float, until: float, opens: Moments | None = None) -> Rooms:
         """The nodes that can take its part then, beside what is promised.
 
-        `first`: what `earliest` told of them, where that is known.
+        `opens`: when each does, as far as that is known already.
         """
-        opens = self.openings.now() if first is None else first
+        known = self.openings.now() if opens is None else opens
         particular = self._particular()
         return [
             self.ready[at]
-            for at in np.flatnonzero(opens <= start)
+            for at in np.flatnonzero(known <= start)
             if at not in particular or self._fits_at(self.ready[at], start, until)
         ]
 

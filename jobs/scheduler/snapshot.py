@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -91,14 +92,17 @@ class Pending:
     dependency: DependencyState = DependencyState.NONE
     waits_for: tuple[int, ...] = ()
     """Jobs, or arrays by their ids: those not ended yet, or those that ended otherwise (NEVER)."""
+    waits_besides: tuple[int, ...] = ()
+    """Where those of `waits_for` ended otherwise: the same of those not ended yet."""
     array_id: int | None = None
     array_limit: int | None = None
+    """It starts while fewer tasks of its array run than that, whatever limits those have."""
     array_index: int | None = None
     project_id: int = 0
     user_id: int = 0
     band: Band = Band.BATCH
     nice: int = 0
-    """The admin's, -1000 to 1000: the higher, the later."""
+    """-1000 to 1000: the higher, the later. Below 0 is an admin's only."""
     eligible_at: datetime | None = None
     """Since when nothing of its own keeps it back; None: since it was submitted."""
     waited_before_s: float = 0.0
@@ -121,6 +125,15 @@ class Pending:
     def label(self) -> str:
         """What people call it."""
         return label(self.id, self.array_id, self.array_index)
+
+    @property
+    def starts_by(self) -> float:
+        """The last moment at which it can start, to end before its deadline, in seconds since the
+        epoch; infinity without one."""
+        if self.deadline_at is None:
+            return math.inf
+        # Not by the clock on the wall, which may be set back before the deadline, or forward.
+        return self.deadline_at.timestamp() - self.walltime_s
 
     @property
     def association(self) -> Association:
@@ -249,8 +262,9 @@ class Explanation:
     detail: str
     more: tuple[str, ...] = ()
     """What else is in its way now, a sentence each."""
-    ahead: int = 0
-    """How many wait in its partition before it."""
+    ahead: int | None = None
+    """How many wait in its partition before it; None where it does not wait for its turn, or its
+    place is not known."""
 
 
 @dataclass(frozen=True)
@@ -273,4 +287,5 @@ class Plan:
     preempted: tuple[Preempted, ...] = ()
     """Who is to be told to stop."""
     estimates: dict[int, Estimate] = field(default_factory=dict)
-    """By job id, for every job that may start without anybody's doing."""
+    """By job id, for every job that may start without anybody's doing, and before its deadline by
+    all that is known."""

@@ -170,11 +170,9 @@ class Tally:
         """Those of GPU-hours that this group counts in."""
         return self._groups[group].micros
 
-    def history(self, counter: Counter) -> Iterator[Slice]:
+    def history(self, counter: Counter) -> Iterable[Slice]:
         """When what counts in one of GPU-hours was used, as far as that is told."""
-        for key, slices in self._usage.history.items():
-            if counter in self._groups[self.group(*key)].micros:
-                yield from slices
+        return self._usage.history(counter.rule.account(counter.user_id))
 
     def owes(self, debtor: int, creditor: int, gpus: float) -> bool:
         """Whether a project of the one group runs on what the other has a right to.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -13,13 +14,8 @@ from jobs.scheduler.snapshot import DependencyState, Explanation, Pending, Runni
 
 def misses_deadline(job: Pending, now: datetime) -> bool:
     """Whether the job, started as early as it may, could run past its deadline."""
-    if job.deadline_at is None:
-        return False
-    # Not by the clock on the wall, which may be set back before the deadline, or forward.
-    earliest = now.timestamp()
-    if job.begin_at:
-        earliest = max(earliest, job.begin_at.timestamp())
-    return earliest + job.walltime_s > job.deadline_at.timestamp()
+    begin = job.begin_at.timestamp() if job.begin_at else -math.inf
+    return max(now.timestamp(), begin) > job.starts_by
 
 
 def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> list[Explanation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -141,6 +141,19 @@ class Walk:
                 found[job.id] = tell.explain(job, ahead[job.partition], aside)
             ahead[job.partition] += 1
         return found
+
+    def with_deadlines(
+        self, told: Mapping[int, Explanation], too_late: Container[int]
+    ) -> dict[int, Explanation]:
+        """What those are told who have one, with until when they can start."""
+        jobs = [job for job in self.snapshot.pending if job.deadline_at and job.id in told]
+        return {
+            job.id: replace(
+                told[job.id],
+                more=(*told[job.id].more, explain.deadline(job, job.id in too_late, self.now)),
+            )
+            for job in jobs
+        }
 
     def foresight(self, only: Container[int] | None = None) -> Foresight:
         """When the rest starts; `only`: as if of those who wait there were but these."""

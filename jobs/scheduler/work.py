@@ -15,8 +15,9 @@ Key = tuple[str | int, ...]
 class Work:
     """What of a job its run time is foretold from. An empty word stands for one not known."""
 
-    user: str = ""
-    project: str = ""
+    user: int | str = ""
+    project: int | str = ""
+    """Not what people call them where they can call them otherwise."""
     name: str = ""
     gpus: int = 0
     """Whole ones."""
@@ -25,15 +26,28 @@ class Work:
     whole_nodes: int = 0
     """Those that it has to itself."""
     walltime_s: float | None = None
+    called: str = ""
+    """What people call the project; of no influence."""
 
     @classmethod
     def of(
-        cls, user: str, project: str, name: str, asked: Resources, walltime_s: float | None = None
+        cls,
+        user: int | str,
+        project: int | str,
+        name: str,
+        asked: Resources,
+        walltime_s: float | None = None,
+        called: str = "",
     ) -> Work:
         """That of a request."""
         shards = asked.nodes * asked.shards
         whole_nodes = asked.nodes if asked.exclusive else 0
-        return cls(user, project, name, asked.gpus, shards, whole_nodes, walltime_s)
+        return cls(user, project, name, asked.gpus, shards, whole_nodes, walltime_s, called)
+
+    @property
+    def project_name(self) -> str:
+        """For sentences."""
+        return self.called or str(self.project)
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ def _on(work: Work) -> str:
 
 
 def _named(work: Work, n: int) -> str:
-    return f"your {_jobs(n)} named {work.name} in {work.project}"
+    return f"your {_jobs(n)} named {work.name} in {work.project_name}"
 
 
 _SIZE = ("gpus", "shards", "whole_nodes")
@@ -71,8 +85,8 @@ KINDS: Sequence[Kind] = (
     Kind(("user", "project", "name"), _named),
     Kind(("user", *_SIZE), lambda w, n: f"your {_jobs(n)} {_on(w)}"),
     Kind(("user",), lambda w, n: f"your {_jobs(n)}"),
-    Kind(("project", *_SIZE), lambda w, n: f"the {_jobs(n)} of {w.project} {_on(w)}"),
-    Kind(("project",), lambda w, n: f"the {_jobs(n)} of {w.project}"),
+    Kind(("project", *_SIZE), lambda w, n: f"the {_jobs(n)} of {w.project_name} {_on(w)}"),
+    Kind(("project",), lambda w, n: f"the {_jobs(n)} of {w.project_name}"),
     Kind(_SIZE, lambda w, n: f"the {_jobs(n)} of anybody {_on(w)}"),
     Kind((), lambda w, n: f"the {_jobs(n)} of anybody"),
 )

@@ -1,4 +1,4 @@
-"""Set how the lab charges. What was charged before stays as it was."""
+"""Set how the lab charges. What was used before stays charged as it was; how it fades does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from portal import hints, live
+from portal.actions import balances, charge
 from portal.actions.changes import Changes, applied
 from portal.models import Accounting, Event, GpuModel, User
 
@@ -21,7 +22,10 @@ def set_terms(*, actor: User | None, now: datetime, **terms: float) -> bool:
     row = Accounting.locked()
     changes = applied(row, terms)
     if changes:
+        charge.catch_up(now=now)
         row.save(update_fields=[*changes])
+        if "half_life_s" in changes:
+            balances.make_anew(row.decay, now)
         _tell("charging set", changes, actor, now)
     return bool(changes)
 
@@ -32,10 +36,13 @@ def set_weight(*, gpu_model: str, weight: float | None, actor: User | None, now:
 
     False where nothing changes. Raises `ValidationError`, by field.
     """
-    known = GpuModel.objects.select_for_update().filter(name=gpu_model).first()
+    # Nobody charges anything meanwhile.
+    Accounting.locked()
+    known = GpuModel.objects.filter(name=gpu_model).first()
     before = known.weight if known else None
     if before == weight:
         return False
+    charge.catch_up(now=now)
     if weight is None:
         GpuModel.objects.filter(name=gpu_model).delete()
     else:

@@ -10,11 +10,8 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import F, Q
 
-from jobs.scheduler.limits import Key
-from jobs.scheduler.usage import Charge as Cost
-from jobs.scheduler.usage import Decay, Usage, usage_of
-from portal.actions import sums
-from portal.models import Accounting, Allocation, Charge, DailyUsage, UsageBalance, update_each
+from portal.actions import balances, sums
+from portal.models import Accounting, Allocation, Charge, DailyUsage, update_each
 from portal.queries import days, holdings
 from portal.queries.meters import Meter, Rate, meters, weights
 
@@ -25,8 +22,7 @@ BATCH = 200
 MAX_BATCHES = 50
 """Of one call: it is bounded, and the next one goes on."""
 
-ACCOUNT = ("project_id", "user_id", "band")
-DAILY = ("day", *ACCOUNT, "gpu_model")
+DAILY = ("day", *balances.ACCOUNT, "gpu_model")
 
 
 @dataclass(frozen=True)
@@ -55,17 +51,33 @@ def charge(*, now: datetime) -> int:
     """Charge every allocation for what it has held since it was last charged; how many were."""
     done = 0
     for _ in range(MAX_BATCHES):
-        charged = _batch(now)
+        charged = _batch(now, Q(charged_until__lte=now - EVERY))
         done += charged
         if charged < BATCH:
             break
     return done
 
 
+def catch_up(*, now: datetime) -> None:
+    """Charge all for what they have held until now, however short that is: for the transaction of
+    whoever changes what it costs."""
+    while _batch(now, Q(charged_until__lt=now)) == BATCH:
+        pass
+
+
+def catch_up_on_ended(*, now: datetime) -> None:
+    """Charge what has ended to its end: for the transaction of whoever changes whom that counts
+    for."""
+    while _batch(now, Q(pk__in=[])) == BATCH:
+        pass
+
+
 @transaction.atomic
-def _batch(now: datetime) -> int:
+def _batch(now: datetime, due: Q) -> int:
     """One transaction: killed anywhere in it, it has done nothing."""
-    due = Q(released_at__isnull=False) | Q(charged_until__lte=now - EVERY)
+    # Nobody changes them meanwhile: all balances may be made anew then, and these would be missed.
+    terms = Accounting.locked()
+    due |= Q(released_at__isnull=False)
     open_ = Allocation.objects.filter(due, charged=False).order_by("charged_until", "pk")
     # Whoever has one of them in hand is not waited for, and so nobody waits for us in a circle.
     ids = list(
@@ -73,12 +85,11 @@ def _batch(now: datetime) -> int:
     )
     if not ids:
         return 0
-    terms = Accounting.current()
     found = meters(holdings.of(Allocation.objects.filter(pk__in=ids)), weights(terms))
     pieces = list(_pieces(found, now))
     _write(ids, pieces)
     _add_up(pieces)
-    _balance(found, terms.decay, now)
+    balances.add(found, terms.decay, now)
     update_each(
         Allocation.objects.all(),
         {
@@ -122,7 +133,7 @@ def _write(ids: list[int], pieces: Iterable[Piece]) -> None:
 def _row(piece: Piece) -> Charge:
     return Charge(
         allocation_id=piece.meter.allocation_id,
-        **dict(zip(ACCOUNT, piece.meter.account, strict=True)),
+        **dict(zip(balances.ACCOUNT, piece.meter.account, strict=True)),
         gpu_model=piece.rate.gpu_model,
         starts_at=piece.start,
         ends_at=piece.end,
@@ -147,25 +158,3 @@ def _add_up(pieces: Iterable[Piece]) -> None:
             for key, alike in of_day.items()
         },
     )
-
-
-def _balance(found: Iterable[Meter], decay: Decay, now: datetime) -> None:
-    spent: dict[Key, Usage] = {}
-    for meter in found:
-        usage = _spent(meter, now, decay)
-        known = spent.get(meter.account)
-        spent[meter.account] = known.merged(usage, decay) if known else usage
-    rows = sums.locked(UsageBalance.objects.all(), ACCOUNT, spent, value=0, at=now)
-    update_each(
-        UsageBalance.objects.all(),
-        {rows[key].pk: _merged(rows[key], usage, decay) for key, usage in spent.items()},
-    )
-
-
-def _spent(meter: Meter, now: datetime, decay: Decay) -> Usage:
-    return usage_of(Cost(meter.weighted, meter.start, meter.end(now)), decay)
-
-
-def _merged(row: UsageBalance, usage: Usage, decay: Decay) -> dict[str, object]:
-    found = Usage(row.value, row.at).merged(usage, decay)
-    return {"value": found.value, "at": found.at}

@@ -15,6 +15,7 @@ from jobs.nodes.probe import GpuFacts, NodeFacts
 from jobs.nodes.probe import probe as ask
 from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, scan_host_key
 from jobs.nodes.transport import CommandFailed, NodeError
+from jobs.scheduler.words import jobs_named
 from portal import hints, live, reach
 from portal.actions import partitions, passes
 from portal.models import Event, Gpu, Node, Partition, User
@@ -86,7 +87,7 @@ def add(
     node.validate_constraints()
     with transaction.atomic():
         node.save()
-        partitions.follow_nodes()
+        partitions.follow_nodes(actor=actor, now=now)
         Event.objects.create(at=now, node=node, kind="added", actor=actor, detail=_way(node))
         live.changed("nodes")
     return probe(node=node, actor=actor, now=now)
@@ -138,6 +139,8 @@ def probe_if_due(*, node_id: int, now: datetime) -> bool:
 
 @transaction.atomic
 def _learn(node: Node, facts: NodeFacts, actor: User | None, now: datetime) -> None:
+    # A pass under way leases GPUs that are not there any more.
+    passes.wait()
     # Else one that has just been added is probed twice, by its author's process and a worker.
     first = Node.objects.filter(pk=node.pk, probed_at=node.probed_at).update(
         hostname=facts.hostname,
@@ -264,6 +267,9 @@ def resume(*, node: Node, actor: User | None, now: datetime) -> bool:
 
 @transaction.atomic
 def _drain(node: Node, drained: bool, reason: str, actor: User | None, now: datetime) -> bool:
+    if drained:
+        # A pass that saw it free may be about to start jobs on it.
+        passes.wait()
     done = Node.objects.filter(pk=node.pk, drained=not drained).update(
         drained=drained, drain_reason=reason
     )
@@ -299,11 +305,11 @@ def remove(*, node: Node, actor: User | None, now: datetime) -> None:
                 "It does not answer, so nobody knows whether they still run. If the machine is "
                 f"off, say so on its page or by `manage.py nodes off {node.name}`: that ends them."
             )
-        named = ", ".join(f"job {pk}" for pk in sorted(set(busy)))
+        named = jobs_named([str(pk) for pk in sorted(set(busy))])
         raise NodeBusy(f"{node.name} still runs {named}. {advice}")
     Node.objects.filter(pk=node.pk).update(removed_at=now)
     node.gpus.update(present=False)
-    partitions.follow_nodes()
+    partitions.follow_nodes(actor=actor, now=now)
     Event.objects.create(at=now, node=node, kind="removed", actor=actor, detail=_way(node))
     live.changed("nodes")
     transaction.on_commit(lambda: reach.forget(node.pk))

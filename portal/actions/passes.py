@@ -1,4 +1,5 @@
-"""One scheduling pass at a time, and none while a node is being taken away.
+"""One scheduling pass at a time, and none while something is changed that what it starts must keep
+to.
 
 The database excludes them, not Redis: losing Redis must not let two in. SQLite's immediate
 transactions exclude each other already.

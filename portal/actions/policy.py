@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from portal import hints, live
+from portal.actions import passes
 from portal.actions.changes import applied
 from portal.models import Event, SchedulingPolicy, User
 
@@ -21,6 +22,8 @@ def set_policy(*, actor: User | None, now: datetime, **terms: Any) -> bool:
     """Some of `TERMS`. False where nothing changes. Raises `ValidationError`, by field."""
     if unknown := terms.keys() - {*TERMS}:
         raise TypeError(f"no terms: {', '.join(sorted(unknown))}")
+    # A pass under way would still preempt by the policy there was.
+    passes.wait()
     row = SchedulingPolicy.objects.select_for_update().first() or SchedulingPolicy()
     changes = applied(row, terms)
     row.clean()

@@ -81,7 +81,7 @@ def finish_removal(*, now: datetime) -> None:
     leaving = Node.objects.filter(simulated=True, drained=True, drain_reason=LEAVING)
     for node in leaving:
         if not node.allocations.filter(attempt__ended_at=None).exists():
-            # A pass that did not know of the drain may place a job there at this very moment.
+            # Somebody may have resumed it at this very moment, and a pass placed a job there.
             with contextlib.suppress(nodes.NodeBusy):
                 nodes.remove(node=node, actor=None, now=now)
     if leaving and not Node.objects.filter(simulated=True).exists():

@@ -8,6 +8,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+from django.db.models import QuerySet
+
 from jobs.bands import Band
 from jobs.lifecycle import Reason, State
 from jobs.outcome import signal_name
@@ -69,7 +72,24 @@ def preempt(victims: Mapping[int, int], *, policy: Policy, now: datetime) -> lis
 
 def drop_claims(*, now: datetime) -> int:
     """Let jobs wait as all others that did not take the room made for them; how many."""
-    return preemption.outdated_claims(now, CLAIM_LASTS).update(claimed_at=None)
+    outdated = preemption.outdated_claims(now, CLAIM_LASTS)
+    # Most often there is none, and nobody who writes has to wait.
+    return _drop(outdated, now) if outdated.exists() else 0
+
+
+@transaction.atomic
+def _drop(outdated: QuerySet[Job], now: datetime) -> int:
+    # Whoever is being changed starts, or is held, and has its claim no more.
+    locked = outdated.select_for_update(of=("self",), skip_locked=True).order_by("pk")
+    ids = list(locked.values_list("pk", flat=True))
+    Job.objects.filter(pk__in=ids).update(claimed_at=None)
+    lasted = span(CLAIM_LASTS.total_seconds())
+    why = f"It did not take the room made for it within {lasted}, and waits for its turn."
+    Event.objects.bulk_create(
+        Event(at=now, job_id=pk, kind="claim dropped", detail=why) for pk in ids
+    )
+    live.changed(*(f"job-{pk}" for pk in ids))
+    return len(ids)
 
 
 def _lock(job_ids: Collection[int]) -> dict[int, Job]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import transaction
 
 from jobs.scheduler.compare import compare
+from portal.actions import passes
 from portal.models import Event
 from portal.queries import effects, snapshot
+from portal.queries.effects import Part, Whose
 from portal.queries.hits import MOST, Hit, Planned, hits, planned
 
 
@@ -47,6 +49,8 @@ class Preview:
 def preview(change: Callable[[], object], *, now: datetime) -> Preview:
     """Raises `ValidationError` as the change does; keeps nothing of it."""
     with transaction.atomic():
+        # What one under way starts is none of the change's doing.
+        passes.wait()
         standing, old = effects.read(now), snapshot.read(now)
         last = Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         change()
@@ -58,6 +62,9 @@ def preview(change: Callable[[], object], *, now: datetime) -> Preview:
     over = _new(before.over, after.over)
     never = _new(before.never, after.never)
     parts = _parts(before.parts, after.parts)
+    found = compare(old.snapshot(), new.snapshot(), now)
+    # Of those that could never start it is told already that they do not.
+    lost = tuple(one for one in found.lost if one.job_id not in never)
     return Preview(
         events=list({(event.detail, str(event.changes)): event for event in events}.values()),
         over=hits(over),
@@ -67,7 +74,7 @@ def preview(change: Callable[[], object], *, now: datetime) -> Preview:
         freed_count=len(before.never.keys() - after.never.keys()),
         parts=parts[:MOST],
         parts_count=len(parts),
-        planned=planned(compare(old.snapshot(), new.snapshot(), now)),
+        planned=planned(replace(found, lost=lost)),
     )
 
 
@@ -75,7 +82,12 @@ def _new(before: Mapping[int, str], after: Mapping[int, str]) -> dict[int, str]:
     return {job_id: why for job_id, why in after.items() if job_id not in before}
 
 
-def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[ShareChange]:
-    names = sorted(before.keys() | after.keys())
-    changed = (ShareChange(name, before.get(name), after.get(name)) for name in names)
+def _parts(before: Mapping[Whose, Part], after: Mapping[Whose, Part]) -> list[ShareChange]:
+    """By name; who is only called otherwise has what they had."""
+    known = {**before, **after}
+    shares = [{whose: part.share for whose, part in parts.items()} for parts in (before, after)]
+    changed = (
+        ShareChange(known[whose].name, *(share.get(whose) for share in shares))
+        for whose in sorted(known, key=lambda whose: known[whose].name)
+    )
     return [part for part in changed if part.before != part.after]

@@ -13,7 +13,9 @@ from django.db import transaction
 
 from jobs import lifecycle
 from jobs.scheduler.fairshare import MAX_LEVELS
+from jobs.scheduler.words import listed
 from portal import hints, live
+from portal.actions import passes
 from portal.actions.changes import Changes, applied
 from portal.models import Accounting, Event, Membership, Project, User
 from portal.queries import accounts
@@ -73,6 +75,7 @@ def set_lending(*, project: Project, lends: bool, actor: User | None, now: datet
 @transaction.atomic
 def set_lending_at_the_top(*, lends: bool, actor: User | None, now: datetime) -> bool:
     """The same of projects without a parent."""
+    passes.wait()
     terms = Accounting.locked()
     changes = applied(terms, {"lends": lends})
     if changes:
@@ -85,7 +88,8 @@ def set_lending_at_the_top(*, lends: bool, actor: User | None, now: datetime) ->
 def archive(*, project: Project, actor: User | None, now: datetime) -> bool:
     """Take in no more jobs. It stays in the tree, as what it used is used."""
     # Whoever is submitting a job to it holds it, and is waited for.
-    project.refresh_from_db(from_queryset=Project.objects.select_for_update())
+    _lock()
+    project.refresh_from_db()
     left = project.jobs.filter(state__in=UNFINISHED).count()
     if left:
         why = "1 job of it is not finished; wait for it, or cancel it."
@@ -94,14 +98,15 @@ def archive(*, project: Project, actor: User | None, now: datetime) -> bool:
         raise ValidationError({"archived": why})
     below = project.children.filter(archived_at=None).values_list("name", flat=True)
     if below:
-        raise ValidationError({"archived": f"Archive what is below it first: {', '.join(below)}."})
+        raise ValidationError({"archived": f"Archive what is below it first: {listed(below)}."})
     return _archived(project, now, "archived", actor, now)
 
 
 @transaction.atomic
 def restore(*, project: Project, actor: User | None, now: datetime) -> bool:
     """Take in jobs again."""
-    project.refresh_from_db(from_queryset=Project.objects.select_for_update())
+    _lock()
+    project.refresh_from_db()
     if project.parent and project.parent.archived_at:
         raise ValidationError({"archived": f"Restore {project.parent} first, which is above it."})
     return _archived(project, None, "restored", actor, now)
@@ -161,8 +166,11 @@ def _change(project: Project, kind: str, actor: User | None, now: datetime, **co
 
 
 def _lock() -> None:
-    """One change of the tree at a time: two that look harmless could make a circle together.
-    Not FOR UPDATE, which new jobs, that refer to projects, would have to wait for."""
+    """One change of the tree at a time: two that look harmless could make a circle together, or
+    leave a project open below one that is archived. Not FOR UPDATE, which new jobs, that refer to
+    projects, would have to wait for. No pass is under way, which would start by other quotas and
+    loans than are shown from then on."""
+    passes.wait()
     list(Project.objects.order_by("pk").select_for_update(no_key=True).values_list("pk"))
 
 

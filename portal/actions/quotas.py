@@ -12,6 +12,7 @@ from django.db import transaction
 from jobs.bands import Band
 from jobs.scheduler.limits import Scope
 from portal import hints, live
+from portal.actions import passes
 from portal.actions.changes import applied
 from portal.models import Event, Gpu, Partition, Project, Quota, User
 from portal.models.quota import LIMITS
@@ -35,6 +36,8 @@ def set_quota(
     """
     if unknown := limits.keys() - {*LIMITS}:
         raise TypeError(f"no limits: {', '.join(sorted(unknown))}")
+    # What a pass under way starts was measured by what there is now.
+    passes.wait()
     # One change of a project's quotas at a time.
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     mine = Quota.objects.filter(project=project, scope=scope, band=band or "")

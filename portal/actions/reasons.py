@@ -15,15 +15,6 @@ from portal import live
 from portal.models import Job, Partition, update_each
 from portal.queries import pass_rows
 
-NO_TURN = (
-    *HELD,
-    Reason.BEGIN_TIME,
-    Reason.DEPENDENCY,
-    Reason.DEPENDENCY_NEVER,
-    Reason.ARRAY_LIMIT,
-    Reason.BAD_CONSTRAINTS,
-)
-"""Jobs that wait for something else than their turn have no place in the queue."""
 SEEN = timedelta(minutes=1)
 SEEN_PART = 20
 """An estimate that moves by less than a minute, or than this part of what is still to wait, is left
@@ -98,11 +89,10 @@ def _news(pk: int, last: _Told, decided: Plan, now: datetime) -> dict[str, Any]:
     why, estimate = decided.explanations.get(pk), decided.estimates.get(pk)
     new: dict[str, Any] = {}
     # Who held it, or what failed, was written down when it happened.
-    if why is not None and not (last.detail and last.reason == why.reason in HELD):
+    if why is not None and not (last.detail and {last.reason, why.reason} <= HELD):
         new |= {"reason": why.reason, "detail": why.detail}
-    in_turn = why is not None and estimate is not None and why.reason not in NO_TURN
     new["also"] = list(why.more) if why else []
-    new["position"] = why.ahead + 1 if why and in_turn else None
+    new["position"] = why.ahead + 1 if why and why.ahead is not None else None
     new = {name: value for name, value in new.items() if getattr(last, name) != value}
     return new | _moved(last, estimate, now)
 

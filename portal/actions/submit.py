@@ -24,8 +24,10 @@ from portal.actions import age
 from portal.actions.partitions import default_partition
 from portal.models import Event, Job, Partition, PreparedFor, Project, Script, User, insert_all
 from portal.queries import dependencies, machines, partitions, rights
-from portal.queries.admission import Admission
+from portal.queries.admission import Admission, Grounds
 
+MOST_NAMED = 10
+"""Of those that there are, where somebody names another one."""
 LEAST: Mapping[str, Any] = {
     "gpus_per_node": 1, "shards": 1, "tasks_per_node": 1, "cpus_per_task": 1, "memory_mib": None,
     "gpu_model": None, "features": (), "only_nodes": (), "not_nodes": (), "max_switches": None,
@@ -98,7 +100,7 @@ def submit(
         owner=owner, project=project, partition=partition, name=spec.name,
         node_count=spec.resources.nodes, gpus_per_node=spec.resources.gpus_per_node,
         walltime_s=spec.walltime_s, submission_key=key, relaunch_of=relaunch_of,
-        resume_from=resume_from, held=spec.held, submitted_at=now,
+        resume_from=resume_from, held=spec.held, held_by_owner=spec.held, submitted_at=now,
         reason=Reason.HELD_USER if spec.held else Reason.NONE,
         band=spec.band or partition.default_band, nice=spec.nice, eligible_at=age.since(spec, now),
     )  # fmt: skip
@@ -124,13 +126,15 @@ _lock = PreparedFor[Any](
 )
 
 
-def _one_at_a_time(asked: Admission, key: str | None, now: datetime) -> Job | None:
+def others_wait(asked: Admission) -> None:
     """Until this transaction ends the project is not archived, and nobody else submits to it, nor
-    to those above it where it matters how many wait.
-
-    The job that has this key already, if any.
-    """
+    to those above it where it matters how many wait."""
     _lock.rows({asked.project.pk, *asked.counted_in()})
+
+
+def _one_at_a_time(asked: Admission, key: str | None, now: datetime) -> Job | None:
+    """The job that has this key already, if any."""
+    others_wait(asked)
     twin = _twin(key)
     problem = None if twin else _no_longer(asked) or asked.too_many(now)
     if problem:
@@ -202,7 +206,7 @@ def _project(owner: User, name: str | None, errors: list[SpecError]) -> Project 
     if name:
         found = mine.filter(name=name).first()
         if found is None:
-            known = ", ".join(mine.values_list("name", flat=True)) or "none yet"
+            known = listed(mine.values_list("name", flat=True), MOST_NAMED) or "none yet"
             errors.append(
                 SpecError("project", f"{name!r} is not a project of yours; there is {known}")
             )
@@ -220,7 +224,7 @@ def _partition(name: str | None, errors: list[SpecError]) -> Partition | None:
         return default_partition()
     found = partitions.named(name)
     if found is None:
-        known = ", ".join(Partition.objects.values_list("name", flat=True))
+        known = listed(Partition.objects.values_list("name", flat=True), MOST_NAMED)
         errors.append(SpecError("partition", f"there is no partition {name!r}; there is {known}"))
     return found
 
@@ -237,7 +241,7 @@ def _cannot_fit(spec: JobSpec, partition: Partition) -> list[SpecError]:
 
 
 def _at_fault(asked: Resources, nodes: Sequence[Node], partition: Partition) -> str:
-    """The field without which it would fit; `resources` where it takes more than one."""
+    """What was asked for without which it would fit; `resources` where it takes more than one."""
     for name, least in LEAST.items():
         if getattr(asked, name) in (0, None, (), least):
             continue
@@ -254,7 +258,7 @@ def _too_long(spec: JobSpec, partition: Partition) -> list[SpecError]:
 
 
 def _beyond_quotas(asked: Admission, key: str | None, now: datetime) -> list[SpecError]:
-    found = [asked.never(), None if _twin(key) else asked.too_many(now)]
+    found = [asked.never(Grounds()), None if _twin(key) else asked.too_many(now)]
     # An array that is larger than what may ever wait is too large now as well.
     return list(filter(None, found))[:1]
 

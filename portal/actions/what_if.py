@@ -154,6 +154,7 @@ def play(*, pk: int, clock: Callable[[], datetime], told: Told) -> None:
         result={
             "now": both.now.as_json(),
             "then": both.then.as_json(),
+            "differ": both.differ,
             "real": asdict(past.real),
             "jobs": past.jobs,
             "before": past.before,

@@ -17,7 +17,7 @@ from portal.queries.pass_rows import MAX_PENDING
 MINUTE_S = 60
 MOST_PREEMPTIONS = 1000
 ORDERS = {
-    Order.PRIORITY: "Priority: fair share, age, size and an admin's nice value, as each partition "
+    Order.PRIORITY: "Priority: fair share, age, size and the nice value, as each partition "
     "weighs them.",
     Order.SUBMISSION: "First come, first served: fair share, age and size do not count.",
     Order.SHORTEST: "Shortest job first, by the run time that is foretold from past jobs, else by "
@@ -45,7 +45,7 @@ _WARNINGS = {
     Order.RESPONSE_RATIO: "Response ratio: waiting lifts every job, so that nobody waits for ever, "
     "but shares no longer decide who is next.",
     Order.FAIR_RATIO: "Fair ratio: short jobs pass long ones until those have waited for much "
-    "longer. An admin's nice value does not count.",
+    "longer. The nice value does not count.",
     Backfill.NONE: "Without backfill GPUs stand idle whenever a large job waits for room.",
     Backfill.GREEDY: "Greedy backfill keeps no promise: a large job can wait for ever while small "
     "ones fit beside each other.",

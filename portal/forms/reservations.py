@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
+from portal.forms.few_checkboxes import FewCheckboxes
 from portal.forms.previewed import PreviewedForm, dress
 from portal.models import Node, Project, Reservation, User
 
@@ -30,21 +31,21 @@ class ReservationForm(PreviewedForm):
     starts_at = _moment("Begins")
     ends_at = _moment("Ends")
     nodes = forms.ModelMultipleChoiceField(
-        Node.objects.none(), to_field_name="name", widget=forms.CheckboxSelectMultiple
+        Node.objects.none(), to_field_name="name", widget=FewCheckboxes
     )
     projects = forms.ModelMultipleChoiceField(
         Project.objects.none(),
         to_field_name="name",
         required=False,
-        widget=forms.CheckboxSelectMultiple,
-        help_text="Only their jobs run there then. Without any project or user none does: that is "
-        "maintenance.",
+        widget=FewCheckboxes,
+        help_text="Only jobs of these, and of all projects below them, run there then. Without any "
+        "project or user none does: that is maintenance.",
     )
     users = forms.ModelMultipleChoiceField(
         User.objects.none(),
         to_field_name="username",
         required=False,
-        widget=forms.CheckboxSelectMultiple,
+        widget=FewCheckboxes,
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from jobs.directives import check
 from jobs.outcome import signal_name
 from jobs.rules import SpecError
 from jobs.scheduler.fit import shards
@@ -99,6 +100,38 @@ def form_values(spec: JobSpec) -> dict[str, str | bool]:
         "environment": variables(spec.environment),
         "array": indices(spec.array) if spec.array else "",
     }
+
+
+def only_in_script(script: str, spec: Mapping[str, Any], submitted_at: datetime) -> list[str]:
+    """What a script asks for, and the job that was submitted with it does not. A relaunch does so
+    again: no field of the form can say that it is not wanted."""
+    said = check(script, {}, timezone.localtime(submitted_at)).spec
+    asked = readable(spec)
+    if said is None or asked is None:
+        return []
+    kept = _conditions(asked)
+    return [
+        f"{name} {text}".strip() for name, text in _conditions(said).items() if name not in kept
+    ]
+
+
+def _conditions(spec: JobSpec) -> dict[str, str]:
+    """What narrows down where and when it may start; a name stands for itself where it has no
+    text."""
+    asked = spec.resources
+    found = {
+        "GPU model": asked.gpu_model,
+        "memory": None if asked.memory_mib is None else memory(asked.memory_mib),
+        "whole nodes": "" if asked.exclusive else None,
+        "switches:": f"{asked.max_switches} at most" if asked.max_switches else None,
+        "features:": " and ".join(asked.features) or None,
+        "only nodes": ", ".join(asked.only_nodes) or None,
+        "none of": ", ".join(asked.not_nodes) or None,
+        "begin": _moment(spec.begin_at),
+        "deadline": _moment(spec.deadline_at),
+    }
+    found |= {f"dependency {waits((wait,))}": "" for wait in spec.dependencies}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:

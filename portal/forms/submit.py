@@ -14,8 +14,9 @@ from django.core.files.uploadedfile import UploadedFile
 from jobs.bands import Band
 from jobs.rules import MAX_SCRIPT_BYTES, SpecError
 from jobs.scheduler.words import sentence
+from portal.forms.spec_text import clock
 from portal.models import User
-from portal.queries import room
+from portal.queries import partitions, room
 
 FIRST_SCRIPT = """\
 #!/bin/bash
@@ -73,9 +74,9 @@ _LABELS = {
     "held": "Hold",
 }
 _DEFAULTS = {
-    "name": "job", "gpus_per_node": "0", "walltime": "1:00:00", "nodes": "1", "gpu_model": "any",
-    "shards": "0", "max_switches": "any",
-    "tasks_per_node": "1", "cpus_per_task": "1", "memory": "no limit", "workdir": "~",
+    "name": "job", "gpus_per_node": "0", "nodes": "1", "gpu_model": "any",
+    "shards": "0", "max_switches": "any", "tasks_per_node": "1",
+    "cpus_per_task": "1", "memory": "no limit", "workdir": "~",
 }  # fmt: skip
 _WHOLE = ("gpus_per_node", "shards", "nodes", "max_switches", "tasks_per_node", "cpus_per_task")
 
@@ -95,9 +96,9 @@ class SubmitForm(forms.Form):
         self._owner = user.pk
         for name in (*PLAIN, *MORE):
             self.fields[name] = forms.CharField(required=False, strip=False)
-        projects, partitions = room.choices(user=user)
+        projects, places = room.choices(user=user)
         self._choose("project", projects)
-        self._choose("partition", partitions)
+        self._choose("partition", places)
         self._choose_band(user)
         if not room.offers_shards() and self._value("shards") in ("", "0"):
             del self.fields["shards"]
@@ -114,6 +115,8 @@ class SubmitForm(forms.Form):
         for name, field in self.fields.items():
             _dress(name, field)
         self.fields["gpu_model"].widget.attrs["list"] = "gpu-models"
+        usual_s = partitions.usual_walltime_s(self._value("partition"))
+        self.fields["walltime"].widget.attrs["placeholder"] = clock(usual_s)
 
     def _value(self, name: str) -> str:
         return str((self.data if self.is_bound else self.initial).get(name) or "")

@@ -69,12 +69,14 @@ class Job(models.Model):
     held = models.BooleanField(default=False)
     held_by_admin = models.BooleanField(default=False)
     """Then only an administrator releases it."""
+    held_by_owner = models.BooleanField(default=False)
+    """Also beneath an administrator's hold, whose release leaves this."""
 
     band = models.CharField(
         max_length=16, choices=[(band, band) for band in Band], default=Band.BATCH
     )
     nice = models.SmallIntegerField(default=0)
-    """An admin's: from -1000, to the front, to 1000."""
+    """From -1000, to the front, which is for admins, to 1000."""
     eligible_at = models.DateTimeField(null=True)
     """Since when only room and others keep it waiting; None while something else does."""
     waited_before_s = models.FloatField(default=0)
@@ -129,6 +131,10 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=models.Q(held=True) | models.Q(held_by_admin=False),
                 name="held_if_held_by_admin",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(held=True) | models.Q(held_by_owner=False),
+                name="held_if_held_by_owner",
             ),
         ]
 

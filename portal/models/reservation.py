@@ -9,7 +9,8 @@ from portal.models.people import Project, User
 
 
 class Reservation(models.Model):
-    """Only jobs of its projects and users may run on its nodes while it lasts.
+    """Only jobs of its projects, with all below them, and of its users may run on its nodes while
+    it lasts.
 
     One that names neither is for maintenance: no job may overlap it.
     """

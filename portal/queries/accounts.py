@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -15,16 +16,17 @@ from jobs import lifecycle
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.fairshare import Member, Project
-from jobs.scheduler.limits import Demand, Holding, Limits, Quota, Scope, Usage
-from jobs.scheduler.periods import CalendarMonth, Period, Rolling
+from jobs.scheduler.limits import Account, Demand, Holding, Limits, Quota, Scope, Usage
+from jobs.scheduler.periods import CalendarMonth, Period, Rolling, Slice
 from jobs.scheduler.policy import Policy
 from portal import models
 from portal.models import Job, Membership, Prepared, SchedulingPolicy
-from portal.queries.books import Books
+from portal.queries.books import Books, Only
 from portal.queries.meters import Meter, terms
 
 UNFINISHED = lifecycle.WAITING | lifecycle.ACTIVE
-
+COUNTED = frozenset(Band) - {Band.BEST_EFFORT}
+"""The bands that count against quotas for all bands."""
 
 _PROJECT = ("pk", "name", "parent_id", "shares", "lends")
 _tree = Prepared(
@@ -50,31 +52,41 @@ def tree() -> tuple[tuple[Project, ...], frozenset[int]]:
     return tuple(row for row, _ in rows), frozenset(row.id for row, lends in rows if lends)
 
 
-def below(project_id: int) -> frozenset[int]:
-    """A project and all below it."""
-    return frozenset(chain.from_iterable(_levels_below(project_id)))
+def below(*project_ids: int, tree: Iterable[Project] | None = None) -> frozenset[int]:
+    """These projects and all below them, in a tree that was read, or else as it is now."""
+    levels = _levels_below(*project_ids, tree=projects() if tree is None else tree)
+    return frozenset(chain.from_iterable(levels))
+
+
+def lineage(tree: Iterable[Project]) -> dict[int, list[int]]:
+    """Of each project itself, its parent, and so on to the top."""
+    parents = {project.id: project.parent_id for project in tree}
+    found: dict[int, list[int]] = {}
+    for project_id in parents:
+        line, above = [project_id], parents[project_id]
+        while above is not None:
+            line.append(above)
+            above = parents[above]
+        found[project_id] = line
+    return found
 
 
 def height(project_id: int) -> int:
     """How many levels a project has with all below it: 1 where nothing is."""
-    return len(_levels_below(project_id))
+    return len(_levels_below(project_id, tree=projects()))
 
 
 def depth(project_id: int) -> int:
     """On which level it is: 1 at the top."""
-    parents = {project.id: project.parent_id for project in projects()}
-    levels, above = 1, parents[project_id]
-    while above is not None:
-        levels, above = levels + 1, parents[above]
-    return levels
+    return len(lineage(projects())[project_id])
 
 
-def _levels_below(project_id: int) -> list[list[int]]:
-    """The project itself, its children, their children and so on."""
+def _levels_below(*project_ids: int, tree: Iterable[Project]) -> list[list[int]]:
+    """The projects themselves, their children, the children of these and so on."""
     children: dict[int | None, list[int]] = defaultdict(list)
-    for project in projects():
+    for project in tree:
         children[project.parent_id].append(project.id)
-    found, level = [], [project_id]
+    found, level = [], [*project_ids]
     while level:
         found.append(level)
         level = [child for parent in level for child in children[parent]]
@@ -132,15 +144,36 @@ def policy() -> Policy:
 
 def counted(books: Books, limits: Iterable[Quota]) -> Usage:
     """All that counts against these quotas."""
-    periods = {quota.period for quota in limits if quota.limits.gpu_hours is not None}
-    rolling = [period.begin(books.now) for period in periods if isinstance(period, Rolling)]
+    of_hours = [quota for quota in limits if quota.limits.gpu_hours is not None]
     return Usage(
         at=books.now,
         running=_running(books),
         pending=pending(),
-        used=books.used(periods),
-        history=books.history(min(rolling)) if rolling else {},
+        used=books.used({quota.period for quota in of_hours}),
+        history=_history(books, of_hours),
     )
+
+
+def _history(books: Books, limits: Iterable[Quota]) -> Callable[[Account], tuple[Slice, ...]]:
+    """Summed up by the database, once for whoever it is asked of, in the tree of this moment: that
+    of a preview is gone when it is asked."""
+    longest: dict[int, int] = defaultdict(int)
+    for one in limits:
+        if isinstance(one.period, Rolling):
+            longest[one.project_id] = max(longest[one.project_id], one.period.days)
+    tree = projects() if longest else ()
+
+    @cache
+    def read(account: Account) -> tuple[Slice, ...]:
+        project_id, user_id, band = account
+        only = Only(
+            projects=below(project_id, tree=tree),
+            users=None if user_id is None else frozenset({user_id}),
+            bands=frozenset({band} if band else COUNTED),
+        )
+        return books.history(Rolling(longest[project_id]).begin(books.now), only)
+
+    return read
 
 
 def gpus_held(books: Books) -> dict[int, float]:

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from jobs.bands import Band
 from jobs.rules import SpecError
 from jobs.scheduler.counters import Counters
-from jobs.scheduler.fit import narrowed, refuse
+from jobs.scheduler.fit import leave_too_few
 from jobs.scheduler.limits import Demand, Limited, Usage
 from jobs.scheduler.quota import QuotaTree
+from jobs.scheduler.snapshot import Node
 from jobs.scheduler.words import listed
-from jobs.spec import JobSpec
+from jobs.spec import JobSpec, Resources
 from portal.models import Partition, Project, User
 from portal.queries import accounts, machines
+
+
+class Grounds:
+    """What requests are judged by, each read when it is first asked for: for several of the same
+    moment."""
+
+    @cached_property
+    def tree(self) -> QuotaTree:
+        return QuotaTree(accounts.projects(), accounts.quotas(), accounts.lends())
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """As if nothing ran."""
+        return machines.empty()
 
 
 @dataclass(frozen=True)
@@ -25,33 +41,33 @@ class Admission:
     project: Project
     partition: Partition
     spec: JobSpec
+    waits: bool = False
+    """It is a job that waits in this project and band already."""
 
     @property
     def jobs(self) -> int:
+        """How many more would wait."""
+        if self.waits:
+            return 0
         return len(self.spec.array.indices) if self.spec.array else 1
 
     @property
     def band(self) -> Band:
         return self.spec.band or Band(self.partition.default_band)
 
-    def never(self) -> SpecError | None:
+    def never(self, grounds: Grounds) -> SpecError | None:
         """Why no quota would ever let it start; None where all could."""
-        tree = QuotaTree(accounts.projects(), accounts.quotas(), accounts.lends())
-        refusal = tree.refuse(self._demand(), self.jobs)
-        if refusal:
-            return SpecError(refusal.field, refusal.sentence)
-        return self._without_models(tree.allowed(Limited.GPU_MODELS, self.project.pk, self.band))
+        refusal = grounds.tree.refuse(self._demand(grounds), self.jobs)
+        return SpecError(refusal.field, refusal.sentence) if refusal else self._no_models(grounds)
 
-    def _without_models(self, models: frozenset[str] | None) -> SpecError | None:
+    def _no_models(self, grounds: Grounds) -> SpecError | None:
         """Whether too few nodes could hold it with GPUs of the models that its quotas allow."""
-        asked, nodes, where = self.spec.resources, machines.empty(), self.partition.name
-        if models is None or refuse(asked, nodes, where) is not None:
+        asked, where = self.spec.resources, self.partition.name
+        models = grounds.tree.allowed(Limited.GPU_MODELS, self.project.pk, self.band)
+        if models is None or not leave_too_few(asked, grounds.nodes, where, models):
             return None
-        if refuse(asked, [narrowed(node, models) for node in nodes], where) is None:
-            return None
-        field = "gpu_model" if asked.gpu_model else "shards" if asked.shards else "gpus_per_node"
         return SpecError(
-            field,
+            _at_fault(asked),
             f"quotas of project {self.project} allow GPUs of these models only: "
             f"{listed(sorted(models))}; partition {where} has too few nodes that could hold it "
             "with those",
@@ -59,6 +75,8 @@ class Admission:
 
     def too_many(self, now: datetime) -> SpecError | None:
         """Why as many jobs as may wait do so already; None where more may."""
+        if self.waits:
+            return None
         quotas = accounts.quotas()
         if all(quota.limits.jobs_pending is None for quota in quotas):
             return None
@@ -76,15 +94,24 @@ class Admission:
         line = QuotaTree(accounts.projects(), ()).line(self.project.pk)
         return [project.id for project in line]
 
-    def _demand(self) -> Demand:
-        asked = self.spec.resources
+    def _demand(self, grounds: Grounds) -> Demand:
+        asked, where = self.spec.resources, self.partition.name
         return Demand(
             job_id=0,
             project_id=self.project.pk,
             user_id=self.owner.pk,
             band=self.band,
-            gpus=machines.gpus_asked(asked, self.partition.name),
+            gpus=machines.gpus_asked(asked, where, lambda: grounds.nodes),
             walltime_s=self.spec.walltime_s,
-            partition=self.partition.name,
+            partition=where,
             gpu_model=asked.gpu_model,
         )
+
+
+def _at_fault(asked: Resources) -> str:
+    """By what it wants GPUs at all."""
+    if asked.gpu_model:
+        return "gpu_model"
+    if asked.shards:
+        return "shards"
+    return "gpus_per_node" if asked.gpus_per_node else "exclusive"

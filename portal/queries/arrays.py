@@ -46,7 +46,9 @@ class Left:
     held: int
     """How many of those that wait."""
     held_by_admin: int
-    """How many of these only an administrator releases."""
+    """How many of these an administrator holds."""
+    held_twice: int
+    """How many of these their owner holds, too."""
 
     @property
     def jobs(self) -> int:
@@ -57,14 +59,14 @@ class Left:
         return sum(number for state, number in self.states if state in lifecycle.WAITING)
 
     @property
-    def free(self) -> int:
-        """How many wait and are not held."""
-        return self.waiting - self.held
+    def owner_may_hold(self) -> int:
+        """How many wait that their owner does not hold."""
+        return self.waiting - self.owner_may_release
 
     @property
-    def held_by_others(self) -> int:
-        """How many are held, but not by an administrator."""
-        return self.held - self.held_by_admin
+    def owner_may_release(self) -> int:
+        """How many are held, and not by an administrator alone."""
+        return self.held - self.held_by_admin + self.held_twice
 
 
 def folded(jobs: QuerySet[Job], alike: QuerySet[Job], *, newest: bool) -> QuerySet[Job]:
@@ -130,12 +132,16 @@ def left(array_id: int) -> Left:
     counted = cancellable(array_id).order_by().values_list("state").annotate(
         jobs=Count("pk"), held_jobs=Count("pk", filter=Q(held=True)),
         admin_holds=Count("pk", filter=Q(held_by_admin=True)),
+        both_hold=Count("pk", filter=Q(held_by_admin=True, held_by_owner=True)),
     )  # fmt: skip
     found = {State(state): numbers for state, *numbers in counted}
+    waiting = [found[state][1:] for state in lifecycle.WAITING if state in found]
+    held, by_admin, twice = map(sum, zip(*waiting, strict=True)) if waiting else (0, 0, 0)
     return Left(
         states=tuple((state, found[state][0]) for state in STATE_ORDER if state in found),
-        held=sum(found[state][1] for state in lifecycle.WAITING if state in found),
-        held_by_admin=sum(found[state][2] for state in lifecycle.WAITING if state in found),
+        held=held,
+        held_by_admin=by_admin,
+        held_twice=twice,
     )
 
 

@@ -148,15 +148,14 @@ class Books:
             for period in periods
         }
 
-    def history(self, since: datetime) -> dict[Key, tuple[Slice, ...]]:
-        """The same, day by day."""
-        found: dict[Key, list[Slice]] = defaultdict(list)
-        by_day = self.sums(("day", *ACCOUNT), since, self.now)
-        for (day, *account), amount in sorted(by_day.items()):
+    def history(self, since: datetime, only: Only) -> tuple[Slice, ...]:
+        """The same of some, day by day."""
+        found = []
+        for (day,), amount in sorted(self.sums(("day",), since, self.now, only).items()):
             start, end = max(day, since), min(days.end(day), self.now)
             if amount.gpu_seconds > 0 and start < end:
-                found[tuple(account)].append(Slice(start, end, amount.gpu_seconds))
-        return {key: tuple(slices) for key, slices in found.items()}
+                found.append(Slice(start, end, amount.gpu_seconds))
+        return tuple(found)
 
     def sums(
         self, by: Sequence[str], since: datetime, until: datetime, only: Only = ALL

@@ -46,22 +46,24 @@ class Dependencies:
         """All tasks of an array wait for the same."""
         self._singles = _earlier_singletons([row for row, spec in waits if is_single(spec)])
 
-    def of(self, row: Named, spec: JobSpec) -> tuple[DependencyState, tuple[int, ...]]:
-        """What they come to, and the jobs (or arrays, by their ids) that it comes from."""
+    def of(
+        self, row: Named, spec: JobSpec
+    ) -> tuple[DependencyState, tuple[int, ...], tuple[int, ...]]:
+        """What they come to, and the jobs (or arrays, by their ids) that it comes from; where some
+        ended otherwise, also those that have not ended yet."""
         if not spec.dependencies:
-            return DependencyState.NONE, ()
+            return DependencyState.NONE, (), ()
         singles = self._singles.get(row.pk, ())
         judged = [(wait, self._judged(wait, singles)) for wait in spec.dependencies]
         state = together([found for _, found in judged])
         if state in (DependencyState.NONE, DependencyState.MET):
-            return state, ()
-        ids = {
-            job_id
-            for wait, found in judged
-            if found is state
-            for job_id in ([wait.job_id] if wait.job_id else singles)
-        }
-        return state, tuple(sorted(ids))
+            return state, (), ()
+        besides = state is DependencyState.NEVER
+        return (
+            state,
+            _awaited(judged, state, singles),
+            _awaited(judged, DependencyState.WAITING, singles) if besides else (),
+        )
 
     def _judged(self, wait: Dependency, singles: tuple[int, ...]) -> DependencyState:
         if wait.kind is DependencyKind.SINGLETON:
@@ -69,6 +71,25 @@ class Dependencies:
         if wait not in self._known:
             self._known[wait] = judge(wait, self._states, ())
         return self._known[wait]
+
+
+def _awaited(
+    judged: Iterable[tuple[Dependency, DependencyState]], state: DependencyState,
+    singles: tuple[int, ...],
+) -> tuple[int, ...]:  # fmt: skip
+    found = (_jobs(wait, singles) for wait, judgement in judged if judgement is state)
+    return tuple(sorted({job_id for ids in found for job_id in ids}))
+
+
+def _jobs(wait: Dependency, singles: tuple[int, ...]) -> tuple[int, ...]:
+    return (wait.job_id,) if wait.job_id else singles
+
+
+def without(row: Named, spec: JobSpec, ids: Iterable[int]) -> tuple[Dependency, ...]:
+    """Its dependencies less those on these jobs (or arrays, by their ids)."""
+    singles = _earlier_singletons([row]).get(row.pk, ()) if is_single(spec) else ()
+    left_out = frozenset(ids)
+    return tuple(wait for wait in spec.dependencies if left_out.isdisjoint(_jobs(wait, singles)))
 
 
 def is_single(spec: JobSpec) -> bool:

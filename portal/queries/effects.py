@@ -13,8 +13,11 @@ from django.db.models.functions import Cast
 from jobs import lifecycle
 from jobs.bands import Band
 from jobs.scheduler.counters import Counters
+from jobs.scheduler.explain import models_missing
 from jobs.scheduler.fairshare import Member, Project
-from jobs.scheduler.limits import Demand, Holding, Quota, Usage
+from jobs.scheduler.fit import leave_too_few
+from jobs.scheduler.limits import Demand, Holding, Limited, Quota, Usage
+from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.rank import Sizes
 from jobs.scheduler.snapshot import Node
 from jobs.spec import JobSpec, Resources
@@ -36,16 +39,27 @@ class _Asked(NamedTuple):
     """Its specification as JSON; not a column."""
 
 
+Whose = tuple[int, int | None]
+"""A project, or a user in it."""
+
+
+class Part(NamedTuple):
+    """The part of the shares at its level that a project or a user has, and what it is called."""
+
+    name: str
+    share: float
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """By job why; and by project, or by project and user, the part of the shares at its level."""
+    """By job why; and by project, or by project and user, its part of the shares."""
 
     over: Mapping[int, str]
     """Running jobs that would not start now; of several that together are too many, those of the
     lowest band, and of these the youngest."""
     never: Mapping[int, str]
     """Waiting jobs that would be refused now."""
-    parts: Mapping[str, float]
+    parts: Mapping[Whose, Part]
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ def _over(
         asked = holding.demand
         group = counters.group(asked.project_id, asked.user_id, asked.band)
         charged = asked.gpus * holding.seconds_left(now)
-        refusal = counters.tree.refuse(asked)
+        refusal = counters.tree.refuse(asked, jobs=0)
         why = counters.why(group, asked.gpus, charged)
         if refusal:
             yield asked.job_id, refusal.sentence
@@ -126,15 +140,35 @@ def _rank(holding: Holding) -> tuple[int, datetime, int]:
 
 
 def _never(
-    waiting: Sequence[_Asked], counters: Counters, nodes: Iterable[Node]
+    waiting: Sequence[_Asked], counters: Counters, nodes: Sequence[Node]
 ) -> Iterator[tuple[int, str]]:
-    sizes = Sizes(nodes)
+    sizes, models = Sizes(nodes), _Models(counters.tree, nodes)
     for row, spec in zip(waiting, specs.read(row.spec_text for row in waiting), strict=True):
         # One that cannot be read waits for its request to be mended, whatever a quota says.
         if isinstance(spec, JobSpec):
-            refusal = counters.tree.refuse(_demand(row, spec.resources, sizes))
-            if refusal:
-                yield row.pk, refusal.sentence
+            demand = _demand(row, spec.resources, sizes)
+            refusal = counters.tree.refuse(demand, jobs=0)
+            why = refusal.sentence if refusal else models.missing(demand, spec.resources)
+            if why:
+                yield row.pk, why
+
+
+class _Models:
+    """Whether enough nodes have GPUs that quotas allow. Equal requests are looked at once."""
+
+    def __init__(self, tree: QuotaTree, nodes: Sequence[Node]) -> None:
+        self._tree, self._nodes = tree, nodes
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def missing(self, demand: Demand, asked: Resources) -> str:
+        """Why a request can never start; empty where it can."""
+        models = self._tree.allowed(Limited.GPU_MODELS, demand.project_id, demand.band)
+        about = (asked, demand.partition, models)
+        if about not in self._known:
+            self._known[about] = leave_too_few(asked, self._nodes, demand.partition, models)
+        if models is None or not self._known[about]:
+            return ""
+        return models_missing(models, demand.partition).detail
 
 
 def _demand(row: _Asked, asked: Resources, sizes: Sizes) -> Demand:
@@ -150,7 +184,7 @@ def _demand(row: _Asked, asked: Resources, sizes: Sizes) -> Demand:
     )
 
 
-def _parts(projects: Iterable[Project], members: Iterable[Member]) -> Iterator[tuple[str, float]]:
+def _parts(projects: Iterable[Project], members: Iterable[Member]) -> Iterator[tuple[Whose, Part]]:
     whole: dict[int | None, int] = {}
     projects, members = list(projects), list(members)
     for project in projects:
@@ -159,7 +193,9 @@ def _parts(projects: Iterable[Project], members: Iterable[Member]) -> Iterator[t
         whole[member.project_id] = whole.get(member.project_id, 0) + member.shares
     names = {project.id: project.name for project in projects}
     for project in projects:
-        yield project.name, project.shares / (whole[project.parent_id] or 1)
+        share = project.shares / (whole[project.parent_id] or 1)
+        yield (project.id, None), Part(project.name, share)
     for member in members:
-        part = member.shares / (whole[member.project_id] or 1)
-        yield f"{member.name} in {names[member.project_id]}", part
+        share = member.shares / (whole[member.project_id] or 1)
+        called = f"{member.name} in {names[member.project_id]}"
+        yield (member.project_id, member.user_id), Part(called, share)

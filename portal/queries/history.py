@@ -32,8 +32,8 @@ have taken the lower number."""
 AT_ONCE = 500
 """Jobs asked for in one query."""
 COLUMNS = (
-    "pk", "started_at", "ended_at", "job_id", "number", "job__owner__username",
-    "job__project__name", "job__name", "job__node_count", "job__gpus_per_node",
+    "pk", "started_at", "ended_at", "job_id", "number", "job__owner_id",
+    "job__project_id", "job__name", "job__node_count", "job__gpus_per_node",
     "job__spec__resources__shards", "job__spec__resources__exclusive",
 )  # fmt: skip
 _ends_after = PreparedFor[Any](
@@ -82,7 +82,7 @@ class _Memory:
 
 
 def _work(
-    owner: str, project: str, name: str, nodes: int, gpus: int,
+    owner: int, project: int, name: str, nodes: int, gpus: int,
     shards: int | None, exclusive: bool | None,
 ) -> Work:  # fmt: skip
     """Specifications of before there were shards name none."""

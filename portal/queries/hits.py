@@ -40,10 +40,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Start:
-    """When a job is expected to start, and when it would be."""
+    """When a job is expected to start, None where nobody can tell, and when it would be."""
 
     job: Job
-    before: datetime
+    before: datetime | None
     after: datetime
 
 
@@ -57,13 +57,16 @@ class Planned:
     preempted: Named
     exposed: Named
     safe: Named
+    lost: Named
     starts: list[Start]
     starts_count: int
 
     @property
     def any(self) -> bool:
         """Whether the next pass would do anything else than it does as it is."""
-        kinds = (self.starting, self.kept_waiting, self.preempted, self.exposed, self.safe)
+        kinds = (
+            self.starting, self.kept_waiting, self.preempted, self.exposed, self.safe, self.lost,
+        )  # fmt: skip
         return bool(self.turns or self.starts_count or any(kind.count for kind in kinds))
 
 
@@ -99,6 +102,7 @@ def planned(found: Difference) -> Planned:
         preempted=named((one.job_id for one in found.preempted), reasons),
         exposed=named(found.exposed),
         safe=named(found.safe),
+        lost=named((one.job_id for one in found.lost), {one.job_id: one.why for one in found.lost}),
         starts=[
             Start(rows[one.job_id], one.before, one.after)
             for one in found.moved[:MOST]
@@ -114,4 +118,5 @@ def _shown(found: Difference) -> set[int]:
     turns = {pk for one in found.first for pk in (one.before, one.after)}
     lists = (found.starting, found.kept_waiting, found.exposed, found.safe)
     rest = {pk for ids in lists for pk in ids[:MOST]}
-    return told | turns | rest | {one.job_id for one in found.moved[:MOST]}
+    starts = {one.job_id for one in found.moved[:MOST]} | {one.job_id for one in found.lost[:MOST]}
+    return told | turns | rest | starts

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Count, Prefetch
 
 from jobs.lifecycle import State
 from portal.models import Allocation, Attempt, Checkpoint, Event, Job, Lease
+from portal.queries.arrays import Summary, summaries
 
 SHOWN_EVENTS = 200
 SHOWN_CHECKPOINTS = 100
@@ -90,6 +92,11 @@ def checkpoints(job: Job) -> list[Checkpoint]:
     return list(found.order_by("-modified_at", "-id")[:SHOWN_CHECKPOINTS])
 
 
+def waits_since(job: Job, latest: Attempt | None) -> datetime:
+    """Since its latest attempt ended, or else since it was submitted."""
+    return latest.ended_at if latest and latest.ended_at else job.submitted_at
+
+
 def complete_checkpoints(job: Job) -> list[Checkpoint]:
     """Those that a relaunch may go on from, the latest first."""
     found = job.checkpoints.filter(complete=True).select_related("node")
@@ -114,9 +121,25 @@ def array_states(job: Job) -> dict[State, int]:
     return {State(state): number for state, number in counted}
 
 
-def awaited(job: Job) -> list[tuple[str, Job | None]]:
-    """What it depends on: Slurm's word and the other job (None: earlier jobs of its name)."""
+@dataclass(frozen=True)
+class Awaited:
+    """One of a job's dependencies."""
+
+    kind: str
+    """Slurm's word."""
+    job: Job | None
+    """None for a job that is no longer known, and for earlier jobs of its name."""
+    array: Summary | None
+    """Given where all of an array is meant, whose first task has the same id."""
+
+
+def awaited(job: Job) -> list[Awaited]:
+    """What it depends on."""
     waits = job.spec.get("dependencies") or []
     ids = {wait["job_id"] for wait in waits if wait["job_id"]}
-    others = Job.objects.in_bulk(ids) if ids else {}
-    return [(wait["kind"], others.get(wait["job_id"])) for wait in waits]
+    jobs = Job.objects.in_bulk(ids) if ids else {}
+    arrays = summaries(ids)
+    return [
+        Awaited(wait["kind"], jobs.get(wait["job_id"]), arrays.get(wait["job_id"]))
+        for wait in waits
+    ]

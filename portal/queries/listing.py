@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -103,5 +104,11 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
         "utilization_pct": gpu.utilization_pct,
         "temperature_c": gpu.temperature_c,
         "power_w": gpu.power_w,
-        "job": held[0].allocation.attempt.job_id if held else None,
+        "jobs": _parts(held),
     }
+
+
+def _parts(held: list[Lease]) -> list[dict[str, int]]:
+    """The jobs that hold a GPU, each with how many of its parts."""
+    parts = Counter((lease.allocation.attempt.job_id, lease.of) for lease in held)
+    return [{"id": pk, "parts": number, "of": of} for (pk, of), number in sorted(parts.items())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -95,11 +96,14 @@ def reported() -> tuple[Node, ...]:
     return tuple(replace(node, unavailable="") for node in empty() if node.cpus)
 
 
-def gpus_asked(asked: Resources, partition: str) -> float:
-    """As how many GPUs a request counts there at least, on nodes with nothing on them."""
+def gpus_asked(
+    asked: Resources, partition: str, nodes: Callable[[], tuple[Node, ...]] = empty
+) -> float:
+    """As how many GPUs a request counts there at least, on nodes with nothing on them, which are
+    read only where that depends on them."""
     if not asked.exclusive and not asked.shards:
         return asked.gpus
-    return least((node for node in empty() if node.partition == partition), asked)
+    return least((node for node in nodes() if node.partition == partition), asked)
 
 
 _last_end = Prepared[Any](

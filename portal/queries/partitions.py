@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -10,7 +11,7 @@ from django.db.models import Q, QuerySet
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.words import span
-from portal.models import Job, Node, Partition, Prepared
+from portal.models import Job, Node, Partition, Prepared, Quota
 from portal.queries.hits import MOST, Hit, Named
 
 PRACTICE = "practice"
@@ -78,6 +79,13 @@ def _why(job: Job, partition: Partition) -> str:
     if allowed is None:
         return f"Its band is {job.band}, which would be for administrators only."
     return f"Its band is {job.band}; allowed would be {', '.join(allowed)}."
+
+
+def quotas_naming(names: Collection[str]) -> list[Quota]:
+    """Quotas that allow any of these by name, with their projects."""
+    # SQLite finds nothing inside of JSON, and few quotas name any.
+    rows = Quota.objects.filter(partitions__isnull=False).select_related("project")
+    return [row for row in rows.order_by("pk") if not set(names).isdisjoint(row.partitions or ())]
 
 
 def for_nodes() -> QuerySet[Partition]:

@@ -52,8 +52,9 @@ class Row(NamedTuple):
     def work(self, spec: JobSpec) -> Work:
         """What its run time is foretold from."""
         return Work.of(
-            self.owner__username, self.project__name, self.name, spec.resources, self.walltime_s
-        )
+            self.owner_id, self.project_id, self.name, spec.resources, self.walltime_s,
+            called=self.project__name,
+        )  # fmt: skip
 
 
 def _rows(jobs: QuerySet[Job]) -> QuerySet[Job, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -99,7 +99,7 @@ def tree(
     page = Paginator(order, PAGE_SIZE).get_page(number)
     ids = [project_id for project_id, _ in page.object_list]
     rows = Project.objects.in_bulk(ids)
-    counts = _counts(ids)
+    counts = open_jobs(ids)
     lines = [
         _row(rows[pk], 0 if wanted.narrowed else depth, found, counts.get(pk, (0, 0)))
         for pk, depth in page.object_list
@@ -179,6 +179,15 @@ def events(project: Project, number: str) -> Page[Event]:
     return Paginator(rows, EVENTS).get_page(number)
 
 
+def open_jobs(ids: Collection[int]) -> dict[int, tuple[int, int]]:
+    """Running and waiting jobs of each project that has any, each task of an array as one."""
+    running = Count("pk", filter=Q(state__in=lifecycle.ACTIVE))
+    waiting = Count("pk", filter=Q(state__in=lifecycle.WAITING))
+    open_ = Job.objects.filter(state__in=lifecycle.ACTIVE | lifecycle.WAITING, project__in=ids)
+    rows = open_.order_by().values_list("project_id").annotate(runs=running, waits=waiting)
+    return {project_id: (active, pending) for project_id, active, pending in rows}
+
+
 def _fitting(wanted: Filter, user: User) -> QuerySet[Project]:
     rows = Project.objects.order_by("pk")
     if not wanted.archived:
@@ -219,12 +228,3 @@ def _part(project_id: int, found: Standing) -> float:
 
 def _position(member: Member, found: Standing) -> int:
     return found.fair_share[member.project_id, member.user_id].position
-
-
-def _counts(ids: list[int]) -> dict[int, tuple[int, int]]:
-    """Running and waiting jobs of each."""
-    running = Count("pk", filter=Q(state__in=lifecycle.ACTIVE))
-    waiting = Count("pk", filter=Q(state__in=lifecycle.WAITING))
-    open_ = Job.objects.filter(state__in=lifecycle.ACTIVE | lifecycle.WAITING, project__in=ids)
-    rows = open_.order_by().values_list("project_id").annotate(runs=running, waits=waiting)
-    return {project_id: (active, pending) for project_id, active, pending in rows}

@@ -155,8 +155,6 @@ def _found(wanted: Filter, user: User) -> QuerySet[Job]:
         jobs = jobs.filter(owner__username=wanted.owner)
     if wanted.project:
         jobs = jobs.filter(project__name=wanted.project)
-    if wanted.partition:
-        jobs = jobs.filter(partition__name=wanted.partition)
     if wanted.array:
         jobs = jobs.filter(array_id=int(wanted.array))
     return _particular(jobs, wanted)
@@ -164,6 +162,8 @@ def _found(wanted: Filter, user: User) -> QuerySet[Job]:
 
 def _particular(jobs: QuerySet[Job], wanted: Filter) -> QuerySet[Job]:
     """Those that fit in what may differ between the jobs of an array, besides their states."""
+    if wanted.partition:
+        jobs = jobs.filter(partition__name=wanted.partition)
     if wanted.node:
         there = Allocation.objects.filter(node__name=wanted.node).exclude(phase="void")
         jobs = jobs.filter(pk__in=there.values("attempt__job_id"))

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from jobs import lifecycle
 from portal.models import Job, Node, Project, Reservation, User
+from portal.queries import accounts
 
 PAGE_SIZE = 50
 SHOWN = 3
@@ -56,16 +57,19 @@ def still_running(
     users: Iterable[User],
     now: datetime,
 ) -> list[Job]:
-    """Jobs on these nodes that may go on beyond that moment, and are of nobody it is for."""
+    """Jobs on these nodes that may go on beyond that moment, and are of nobody it is for; one for a
+    project is for all below it, too."""
     there = Job.objects.filter(
         state__in=lifecycle.ACTIVE,
         attempts__ended_at=None,
         attempts__allocations__node__in=nodes,
     )
-    others: QuerySet[Job] = there.exclude(project__in=projects).exclude(owner__in=users)
+    invited = accounts.below(*(project.pk for project in projects))
+    others: QuerySet[Job] = there.exclude(project__in=invited).exclude(owner__in=users)
     rows = others.select_related("owner").order_by("pk").distinct()
-    return [job for job in rows if _end(job, now) > starts_at]
+    return [job for job in rows if _gone_by(job, now) > starts_at]
 
 
-def _end(job: Job, now: datetime) -> datetime:
-    return (job.started_at or now).astimezone(UTC) + timedelta(seconds=job.walltime_s)
+def _gone_by(job: Job, now: datetime) -> datetime:
+    lasts = timedelta(seconds=job.walltime_s + lifecycle.WALLTIME_GRACE_S)
+    return (job.started_at or now).astimezone(UTC) + lasts

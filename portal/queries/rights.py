@@ -16,9 +16,26 @@ def may_act_on_job(user: User | AnonymousUser, job: Job) -> bool:
     return user.is_active and (user.is_staff or job.owner_id == user.pk)
 
 
+def holds_for_others(user: User | AnonymousUser, job: Job) -> bool:
+    """Whether who holds it does so as an administrator, and its owner is to be told why."""
+    return may_administer(user) and job.owner_id != user.pk
+
+
+def may_hold(user: User | AnonymousUser, job: Job) -> bool:
+    """Keep it from starting, which they do not do yet; its owner also what an administrator holds
+    until then."""
+    if not job.waiting or not may_act_on_job(user, job):
+        return False
+    if holds_for_others(user, job):
+        return not job.held_by_admin
+    return not job.held or (job.held_by_admin and not job.held_by_owner)
+
+
 def may_release(user: User | AnonymousUser, job: Job) -> bool:
-    """Let it start again; what an administrator holds only administrators do."""
-    return may_act_on_job(user, job) and (user.is_staff or not job.held_by_admin)
+    """Take back a hold; what an administrator holds only administrators do."""
+    if not job.waiting or not job.held or not may_act_on_job(user, job):
+        return False
+    return user.is_staff or job.held_by_owner or not job.held_by_admin
 
 
 def may_manage_nodes(user: User | AnonymousUser) -> bool:

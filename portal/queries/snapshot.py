@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from jobs.bands import Band
 from jobs.lifecycle import Reason
 from jobs.rules import SpecError
+from jobs.scheduler.fairshare import Project
 from jobs.scheduler.predict import Prediction
 from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.snapshot import DependencyState, Pending, Running, Snapshot
@@ -104,7 +105,7 @@ def read(now: datetime) -> Seen:
         gpus=accounts.gpus_held(books),
         runs=preemption.runs(held.open, now),
         served=history.served(row.pk for row in both if row.preemptions),
-        usable=_usable(reserved),
+        usable=_usable(reserved, projects),
         now=now,
     )
 
@@ -121,8 +122,10 @@ def asked(row: Job, spec: JobSpec, now: datetime) -> tuple[Pending, ...]:
     return tuple(replace(first, id=LAST_ID - tasks + number) for number in range(tasks))
 
 
-def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
-    """One job alone, as the scheduler is told of it."""
+def waiting(
+    row: Job, spec: JobSpec, job_id: int, now: datetime, served: Mapping[int, float] | None = None
+) -> Pending:
+    """One job alone, as the scheduler is told of it; `served` if it has run before."""
     asks = Row(
         job_id, row.owner_id, row.owner.username, row.project_id, row.project.name,
         row.name, row.partition.name, row.submitted_at, None, row.walltime_s, row.held,
@@ -131,8 +134,8 @@ def waiting(row: Job, spec: JobSpec, job_id: int, now: datetime) -> Pending:
         spec.resources.nodes, spec.resources.gpus_per_node, None, row.eligible_at,
         row.waited_before_s, 0, "",
     )  # fmt: skip
-    foretold = history.predictions({asks.pk: asks.work(spec)})
-    usable = _usable(machines.reservations(now))
+    foretold = history.predictions({asks.pk: asks.work(spec)}, served)
+    usable = _usable(machines.reservations(now), accounts.projects())
     known = Known({asks.pk: spec}, {}, foretold, usable, now)
     (found,) = _pending([asks], Dependencies([(asks, spec)]), known)
     return found
@@ -218,7 +221,7 @@ def _again(row: Row, run: Run, known: Known) -> Pending:
         saved_s = (run.saved_at - run.started_at).total_seconds()
         left = foretold.remaining(saved_s, row.walltime_s)
         known = replace(known, foretold={row.pk: left})
-    return waits(row, DependencyState.MET, (), known)
+    return waits(row, DependencyState.MET, (), (), known)
 
 
 def _likely(
@@ -241,12 +244,13 @@ def _pending(rows: Sequence[Row], others: Dependencies, known: Known) -> tuple[P
 
 
 def waits(
-    row: Row, dependency: DependencyState, in_the_way: tuple[int, ...], known: Known
-) -> Pending:
+    row: Row, dependency: DependencyState, in_the_way: tuple[int, ...], besides: tuple[int, ...],
+    known: Known,
+) -> Pending:  # fmt: skip
     """A job that waits, as the scheduler is told of it."""
-    spec, prediction = known.specs[row.pk], known.foretold.get(row.pk)
+    spec = known.specs[row.pk]
     mine = known.usable.get(("user", row.owner_id), frozenset())
-    return Pending(
+    found = Pending(
         id=row.pk,
         submitted_at=row.submitted_at,
         resources=known.specs[row.pk].resources,
@@ -258,6 +262,7 @@ def waits(
         deadline_at=spec.deadline_at,
         dependency=dependency,
         waits_for=in_the_way,
+        waits_besides=besides,
         array_id=row.array_id,
         array_limit=spec.array.limit if spec.array else None,
         array_index=row.array_index,
@@ -268,13 +273,21 @@ def waits(
         # What is still kept back grows no older.
         eligible_at=row.eligible_at or known.now,
         waited_before_s=row.waited_before_s,
-        expected_s=prediction.expected_s if prediction else None,
-        typical_s=prediction.typical_s if prediction else None,
-        spread_s=(prediction.low_s, prediction.high_s) if prediction else None,
         claimed_at=row.claimed_at,
         reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,
         unreadable=known.unreadable.get(row.pk, ""),
     )
+    return expecting(found, known.foretold.get(row.pk))
+
+
+def expecting(job: Pending, prediction: Prediction | None) -> Pending:
+    """The same, now that so much is known of how long it runs."""
+    if prediction is None:
+        return job
+    return replace(
+        job, expected_s=prediction.expected_s, typical_s=prediction.typical_s,
+        spread_s=(prediction.low_s, prediction.high_s),
+    )  # fmt: skip
 
 
 def _hold_reason(row: Row) -> Reason:
@@ -283,12 +296,18 @@ def _hold_reason(row: Row) -> Reason:
     return Reason.HELD_LAUNCH if row.reason == Reason.HELD_LAUNCH else Reason.HELD_USER
 
 
-def _usable(reserved: Sequence[models.Reservation]) -> dict[tuple[str, int], frozenset[int]]:
-    """The reservations that jobs of a project, or of a user, may use."""
+def _usable(
+    reserved: Sequence[models.Reservation], projects: Sequence[Project]
+) -> dict[tuple[str, int], frozenset[int]]:
+    """The reservations that jobs of a project, or of a user, may use: one for a project is for all
+    below it, too."""
     found: dict[tuple[str, int], frozenset[int]] = defaultdict(frozenset)
+    lines = accounts.lineage(projects) if reserved else {}
     for row in reserved:
-        for project in row.projects.all():
-            found["project", project.pk] |= {row.pk}
+        named = {project.pk for project in row.projects.all()}
+        for project_id, line in lines.items():
+            if not named.isdisjoint(line):
+                found["project", project_id] |= {row.pk}
         for user in row.users.all():
             found["user", user.pk] |= {row.pk}
     return found

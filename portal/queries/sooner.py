@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import partial
+from typing import Any
 
 from django.db.models import Max
 
 from jobs.bands import Band
 from jobs.scheduler.advise import Advice, advise
-from jobs.scheduler.limits import Demand
-from jobs.scheduler.quota import QuotaTree
-from jobs.scheduler.rank import Sizes
-from jobs.scheduler.snapshot import Pending, Snapshot
+from jobs.scheduler.snapshot import Pending
+from jobs.scheduler.work import Work
+from jobs.spec import JobSpec
+from jobs.spec_json import from_dict, to_dict
 from portal.models import Event, Job, Partition
-from portal.queries import partitions, snapshot
+from portal.queries import dependencies, history, partitions, snapshot
+from portal.queries.admission import Admission, Grounds
+
+Changes = dict[str, list[Any]]
+"""By field of a stored specification: what it is, and what it becomes."""
 
 
 class NotReached(Exception):
     """So many wait that a pass does not look at this job, or it waits no more."""
 
 
-def advice(job: Job, now: datetime) -> Advice | None:
-    """The one change that starts it soonest; None if none does so noticeably sooner.
+@dataclass(frozen=True)
+class Found:
+    """The one change that starts a job soonest."""
+
+    advice: Advice
+    changes: Changes
+    """Of its request; empty where it is to be released as it is."""
+
+
+def found(job: Job, now: datetime) -> Found | None:
+    """None if no change starts it noticeably sooner.
 
     Several whole passes: seconds where thousands wait. Raises `NotReached`.
     """
@@ -32,8 +46,13 @@ def advice(job: Job, now: datetime) -> Advice | None:
     waits = next((one for one in present.pending if one.id == job.pk), None)
     if waits is None:
         raise NotReached
-    places = _Places(job, waits, present)
-    return advise(present, job.pk, now, places.partitions(), places.bands())
+    if waits.unreadable:
+        return None
+    spec = request(job)
+    grounds = Grounds()
+    places, bands = _partitions(job, spec, now, grounds), _bands(job, spec, now, grounds)
+    advice = advise(present, job.pk, now, places, bands, partial(_foretold, job))
+    return Found(advice, _changes(job, spec, waits, advice.job)) if advice else None
 
 
 def last_event() -> int:
@@ -41,43 +60,67 @@ def last_event() -> int:
     return Event.objects.aggregate(last=Max("pk"))["last"] or 0
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where else the job would be taken in."""
+def request(job: Job) -> JobSpec:
+    """What a job asks for where it waits, less its script. Raises `SpecError`."""
+    # A partition may have been renamed since, and the band was perhaps the usual one there.
+    return replace(
+        from_dict(job.spec | {"script": ":"}), partition=job.partition.name, band=Band(job.band)
+    )
 
-    job: Job
-    waits: Pending
-    present: Snapshot
 
-    def partitions(self) -> Iterator[str]:
-        """The practice lab is no place for work, nor the reverse."""
-        practice = self.job.partition.name == partitions.PRACTICE
-        for other in partitions.for_jobs().exclude(pk=self.job.partition_id):
-            same = (other.name == partitions.PRACTICE) == practice
-            longest = other.max_walltime_s
-            long_enough = longest is None or longest >= self.waits.walltime_s
-            if same and long_enough and self._is_taken(other, self.waits.band):
-                yield other.name
+def is_taken(
+    job: Job, spec: JobSpec, partition: Partition, band: Band, now: datetime, grounds: Grounds
+) -> bool:
+    """Whether this waiting job would be taken in there."""
+    longest = partition.max_walltime_s
+    too_long = longest is not None and spec.walltime_s > longest
+    if too_long or band not in partition.bands_for(job.owner):
+        return False
+    there = replace(spec, band=band)
+    asked = Admission(job.owner, job.project, partition, there, waits=band == job.band)
+    return asked.never(grounds) is None and asked.too_many(now) is None
 
-    def bands(self) -> Iterator[Band]:
-        """Best-effort, which counts against no quota."""
-        band = Band.BEST_EFFORT
-        if self.waits.band is not band and self._is_taken(self.job.partition, band):
-            yield band
 
-    def _is_taken(self, partition: Partition, band: Band) -> bool:
-        waits = self.waits
-        asked = Demand(
-            self.job.pk, waits.project_id, waits.user_id, band,
-            self._sizes.asked(partition.name, waits.resources), waits.walltime_s,
-            partition.name, waits.resources.gpu_model,
-        )  # fmt: skip
-        return band in partition.bands_for(self.job.owner) and self._quotas.refuse(asked) is None
+def _partitions(job: Job, spec: JobSpec, now: datetime, grounds: Grounds) -> Iterator[str]:
+    """The practice lab is no place for work, nor the reverse."""
+    practice = job.partition.name == partitions.PRACTICE
+    for other in partitions.for_jobs().exclude(pk=job.partition_id):
+        same = (other.name == partitions.PRACTICE) == practice
+        if same and is_taken(job, spec, other, Band(job.band), now, grounds):
+            yield other.name
 
-    @cached_property
-    def _sizes(self) -> Sizes:
-        return Sizes(self.present.nodes)
 
-    @cached_property
-    def _quotas(self) -> QuotaTree:
-        return QuotaTree(self.present.projects, self.present.quotas, self.present.lends)
+def _bands(job: Job, spec: JobSpec, now: datetime, grounds: Grounds) -> Iterator[Band]:
+    """Best-effort, which counts against no quota."""
+    band = Band.BEST_EFFORT
+    if job.band != band and is_taken(job, spec, job.partition, band, now, grounds):
+        yield band
+
+
+def _foretold(job: Job, asked: Sequence[Pending]) -> Sequence[Pending]:
+    """With how long each is expected to run: it goes on from what it has saved."""
+    about = job.owner_id, job.project_id, job.name
+    works = {
+        place: Work.of(*about, other.resources, other.walltime_s)
+        for place, other in enumerate(asked)
+    }
+    served = history.served([job.pk]).get(job.pk, 0.0) if job.preemptions else 0.0
+    known = history.predictions(works, dict.fromkeys(works, served))
+    return [snapshot.expecting(other, known.get(place)) for place, other in enumerate(asked)]
+
+
+def _changes(job: Job, spec: JobSpec, waits: Pending, other: Pending) -> Changes:
+    no_more = frozenset(waits.waits_for).difference(other.waits_for)
+    changed = replace(
+        spec,
+        resources=other.resources,
+        walltime_s=other.walltime_s,
+        partition=other.partition,
+        band=other.band,
+        array=replace(spec.array, limit=other.array_limit) if spec.array else None,
+        dependencies=dependencies.without(job, spec, no_more) if no_more else spec.dependencies,
+        begin_at=other.begin_at,
+        deadline_at=other.deadline_at,
+    )
+    old, new = to_dict(spec), to_dict(changed)
+    return {name: [old[name], new[name]] for name in old if old[name] != new[name]}

@@ -19,6 +19,7 @@ from portal.queries.usage import By, Used, usage
 
 NAMED = ("project", "user", "band", "model")
 LONGEST_NAME = 200
+FIRST = 10
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -94,6 +95,16 @@ class Table:
         """Each row with its part of all GPU-hours."""
         whole = self.gpu_hours
         return [(row, row.gpu_hours / whole if whole else 0.0) for row in self.rows]
+
+    @property
+    def first(self) -> list[tuple[Used, float]]:
+        """Some of these, where a table is one of several."""
+        return self.parts[:FIRST]
+
+    @property
+    def others(self) -> int:
+        """How many more there are."""
+        return max(0, len(self.rows) - FIRST)
 
 
 def table(by: By, span: Span, only: Only, *, now: datetime) -> Table:

@@ -73,13 +73,14 @@ def _yes(value: bool) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, as it is and as it would be; `better` is None where neither can be said."""
+    """One figure, as it is and as it would be, None where no job was played; `better` is None where
+    neither can be said."""
 
     name: str
     kind: str
     """How it is written: duration, percent, index, number or hours."""
-    now: float
-    then: float
+    now: float | None
+    then: float | None
     equal: bool
     better: bool | None
 
@@ -93,7 +94,6 @@ _FIGURES = (
     ("Fairness between projects", "fairness", "index", 1),
     ("Preemptions", "preemptions", "number", -1),
     ("GPU-hours lost by restarts", "lost_gpu_hours", "hours", -1),
-    ("Jobs that could never start", "refused", "number", -1),
 )
 SEEN = 0.005
 """Figures that differ by less, in relation to the larger one, count as equal."""
@@ -103,15 +103,34 @@ _LEAST = {"duration": 1.0, "index": 0.001, "percent": 0.001, "hours": 0.1}
 
 def lines(result: Mapping[str, Any], *, other_nodes: bool) -> list[Figure]:
     """The figures of the two side by side. Of more GPUs the same jobs use a smaller part, which is
-    no loss."""
-    now, then = result["now"], result["then"]
+    no loss; and those of other jobs are neither better nor worse."""
+    now, then, others = result["now"], result["then"], differ(result)
     return [
-        _figure(name, kind, now[key], then[key], 0 if kind == "percent" and other_nodes else sign)
-        for name, key, kind, sign in _FIGURES
-    ]
+        *(
+            _figure(
+                name, kind, _of_jobs(now, key), _of_jobs(then, key),
+                0 if others or (kind == "percent" and other_nodes) else sign,
+            )
+            for name, key, kind, sign in _FIGURES
+        ),
+        _figure("Jobs that could never start", "number", now["refused"], then["refused"], -1),
+    ]  # fmt: skip
 
 
-def _figure(name: str, kind: str, now: float, then: float, sign: int) -> Figure:
+def differ(result: Mapping[str, Any]) -> int:
+    """How many jobs only one of the two could start."""
+    # What was played by an older version tells of no more.
+    least = abs(result["now"]["refused"] - result["then"]["refused"])
+    return max(least, sum(result.get("differ", {}).values()))
+
+
+def _of_jobs(side: Mapping[str, Any], key: str) -> float | None:
+    return side[key] if side["jobs"] else None
+
+
+def _figure(name: str, kind: str, now: float | None, then: float | None, sign: int) -> Figure:
+    if now is None or then is None:
+        return Figure(name, kind, now, then, equal=False, better=None)
     equal = abs(then - now) <= max(SEEN * max(now, then), _LEAST.get(kind, 0.0))
     better = None if equal or not sign else (then - now) * sign > 0
     return Figure(name, kind, now, then, equal, better)
@@ -131,11 +150,15 @@ class ProjectLine:
 def project_lines(result: Mapping[str, Any]) -> list[ProjectLine]:
     """All of them by name."""
     now, then = result["now"]["projects"], result["then"]["projects"]
-    return [_project(name, now.get(name), then.get(name)) for name in sorted({*now, *then})]
+    others = result.get("differ", {})
+    return [
+        _project(name, now.get(name), then.get(name), name in others)
+        for name in sorted({*now, *then})
+    ]  # fmt: skip
 
 
 def _project(
-    name: str, now: Mapping[str, Any] | None, then: Mapping[str, Any] | None
+    name: str, now: Mapping[str, Any] | None, then: Mapping[str, Any] | None, others: bool
 ) -> ProjectLine:
     if not now or not then:
         one = now or then or {"jobs": 0}
@@ -143,12 +166,13 @@ def _project(
         return ProjectLine(name, f"{count(one['jobs'], 'job')}, only {where}", None, None, None)
     same = now["jobs"] == then["jobs"]
     jobs = f"{now['jobs']:,}" if same else f"{now['jobs']:,} → {then['jobs']:,}"
+    sign = 1 if same and not others else 0
     return ProjectLine(
         name,
         jobs,
-        _figure("mean wait", "duration", now["mean_wait_s"], then["mean_wait_s"], -1),
-        _figure("99th percentile", "duration", now["p99_wait_s"], then["p99_wait_s"], -1),
-        _figure("speed", "index", 1 / now["slowdown"], 1 / then["slowdown"], 1),
+        _figure("mean wait", "duration", now["mean_wait_s"], then["mean_wait_s"], -sign),
+        _figure("99th percentile", "duration", now["p99_wait_s"], then["p99_wait_s"], -sign),
+        _figure("speed", "index", 1 / now["slowdown"], 1 / then["slowdown"], sign),
     )
 
 

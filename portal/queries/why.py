@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 from jobs.bands import Band
+from jobs.lifecycle import NO_TURN
 from jobs.rules import SpecError
 from jobs.scheduler.fairshare import Standing, standings
 from jobs.scheduler.policy import Order
@@ -36,6 +37,8 @@ class Holder:
     """A job that another one waits for."""
 
     job: Job
+    since: datetime
+    """When it started, or began to wait."""
     until: datetime | None
     """When it ends at the latest; None while it has not started."""
     overdue: bool = False
@@ -50,6 +53,8 @@ class Why:
     """What else is in its way, besides the first reason."""
     holders: tuple[Holder, ...]
     position: Position | None
+    in_turn: bool
+    """It waits for its turn, though its place may not be known."""
     priority: Priority | None
     """None for who is no longer in its project, and for a request that cannot be read."""
     turn: Turn | None
@@ -62,15 +67,18 @@ def of(job: Job, now: datetime) -> Why:
     """In a constant number of queries."""
     served = history.served([job.pk]) if job.preemptions else None
     asked = _asked(job) or Resources(nodes=job.node_count, gpus_per_node=job.gpus_per_node)
-    work = Work.of(job.owner.username, job.project.name, job.name, asked, job.walltime_s)
+    work = Work.of(
+        job.owner_id, job.project_id, job.name, asked, job.walltime_s, called=job.project.name
+    )
     places = standings(accounts.projects(), accounts.members(), Books.read(now).balances())
     standing = places.get((job.project_id, job.owner_id))
     return Why(
         sentences=tuple(job.also),
         holders=tuple(_holders(job, now)),
         position=rows.positions([job]).get(job.pk),
+        in_turn=job.reason not in NO_TURN,
         priority=_priority(job, standing, now) if standing else None,
-        turn=_turn(job, standing, now) if standing else None,
+        turn=_turn(job, standing, now, served) if standing else None,
         prediction=history.predictions({job.pk: work}, served).get(job.pk),
     )
 
@@ -90,15 +98,18 @@ def _holders(job: Job, now: datetime) -> Iterator[Holder]:
     for label in labels:
         number, is_task, index = label.partition("_")
         meant |= Q(array_id=number, array_index=index) if is_task else Q(pk=number)
-    told = Attempt.objects.filter(job=OuterRef("pk"), ended_at=None).values("leaves_by")[:1]
+    attempts = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number")
+    told = attempts.filter(ended_at=None).values("leaves_by")[:1]
+    left = attempts.values("ended_at")[:1]
     jobs = Job.objects.filter(meant).exclude(pk=job.pk).select_related("owner", "project")
-    found = list(jobs.annotate(leaves_by=Subquery(told)))
+    found = list(jobs.annotate(leaves_by=Subquery(told), left_at=Subquery(left)))
     others = {other.label: other for other in found} | {str(other.pk): other for other in found}
     for other in dict.fromkeys(others[label] for label in labels if label in others):
         if not other.ended:
             until = _until(other, other.leaves_by)
             overdue = until is not None and now - until > timedelta(seconds=LATE_S)
-            yield Holder(other, until, overdue)
+            since = other.started_at or other.left_at or other.submitted_at
+            yield Holder(other, since, until, overdue)
 
 
 def _until(holder: Job, leaves_by: datetime | None) -> datetime | None:
@@ -136,7 +147,9 @@ def _priority(job: Job, standing: Standing, now: datetime) -> Priority | None:
     return priority(factors, job.partition.weights, now)
 
 
-def _turn(job: Job, standing: Standing, now: datetime) -> Turn | None:
+def _turn(
+    job: Job, standing: Standing, now: datetime, served: Mapping[int, float] | None
+) -> Turn | None:
     policy = accounts.policy()
     if policy.order is Order.PRIORITY:
         return None
@@ -144,5 +157,5 @@ def _turn(job: Job, standing: Standing, now: datetime) -> Turn | None:
         spec = from_dict(job.spec | {"script": ":"})
     except (SpecError, TypeError, ValueError):
         return None
-    waits = snapshot.waiting(job, spec, job.pk, now)
+    waits = snapshot.waiting(job, spec, job.pk, now, served)
     return turn(policy, waits, standing.factor, timezone.localtime(now))

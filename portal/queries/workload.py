@@ -101,7 +101,7 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
             jobs=trials,
             nodes=nodes,
             projects=accounts.projects(),
-            quotas=tuple(map(_less_hours, accounts.quotas())),
+            quotas=tuple(map(_played, accounts.quotas())),
             lends=accounts.lends(),
             members=accounts.members(),
             weights=tuple((row.name, row.weights) for row in models.Partition.objects.all()),
@@ -251,8 +251,9 @@ def came(submitted_at: datetime, waited_s: float, spec: JobSpec, past: _Past) ->
     return max(at, past.first - timedelta(seconds=waited_s))
 
 
-def _less_hours(quota: Quota) -> Quota:
-    return replace(quota, limits=replace(quota.limits, gpu_hours=None))
+def _played(quota: Quota) -> Quota:
+    """Less what a trial leaves out."""
+    return replace(quota, limits=replace(quota.limits, gpu_hours=None, jobs_pending=None))
 
 
 def _real(rows: Iterable[_Row], past: Mapping[int, _Past]) -> Real:

@@ -225,6 +225,12 @@ def may_act_on(user: User | AnonymousUser, job: Job) -> bool:
 
 
 @register.filter
+def may_hold(user: User | AnonymousUser, job: Job) -> bool:
+    """`{% if user|may_hold:job %}`."""
+    return rights.may_hold(user, job)
+
+
+@register.filter
 def may_release(user: User | AnonymousUser, job: Job) -> bool:
     """`{% if user|may_release:job %}`."""
     return rights.may_release(user, job)
@@ -232,8 +238,8 @@ def may_release(user: User | AnonymousUser, job: Job) -> bool:
 
 @register.filter
 def holds_for_others(user: User | AnonymousUser, job: Job) -> bool:
-    """`{% if user|holds_for_others:job %}`: whether its owner is to be told why."""
-    return rights.may_administer(user) and job.owner_id != user.pk
+    """`{% if user|holds_for_others:job %}`."""
+    return rights.holds_for_others(user, job)
 
 
 @register.filter

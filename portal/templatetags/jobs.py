@@ -76,6 +76,7 @@ _EVENTS = {
     "held": "Held",
     "released": "Released",
     "preempts": "Room is made for it",
+    "claim dropped": "Room is made for it no more",
 }
 
 

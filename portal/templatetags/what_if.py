@@ -14,8 +14,10 @@ register = template.Library()
 
 
 @register.filter
-def figure(line: Figure, value: float) -> str:
+def figure(line: Figure, value: float | None) -> str:
     """As its kind is written: `3 min 20 s`, `75 %`, `0.94`, `1,204`, `12.5`."""
+    if value is None:
+        return "none"
     match line.kind:
         case "duration":
             return duration(value)
@@ -33,6 +35,8 @@ def difference(line: Figure) -> SafeString:
     """By how much it becomes better or worse, said in words beside the colour."""
     if line.equal:
         return format_html("{}", "about the same")
+    if line.now is None or line.then is None:
+        return format_html("{}", "")
     by = abs(line.then - line.now)
     amount = f"{100 * by:.1f} points" if line.kind == "percent" else figure(line, by)
     direction = "more" if line.then > line.now else "less"

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from jobs.scheduler.words import count
 from portal.actions.cancel import Cancelled, cancel_array
-from portal.actions.hold import hold_array, release_array
-from portal.models import Job
+from portal.actions.hold import Released, hold_array, release_array
+from portal.models import Job, User
 from portal.queries import arrays
 from portal.views import hold as holds
 from portal.views.refusals import refuse_strangers
@@ -75,13 +75,20 @@ def hold(request: PageRequest, array_id: int) -> HttpResponse:
 @require_POST
 def release(request: PageRequest, array_id: int) -> HttpResponse:
     """Let its held tasks wait for their turn again."""
-    _changeable(request, array_id)
-    if released := release_array(array_id=array_id, actor=request.user, now=timezone.now()):
-        tasks = count(released, "held task")
-        messages.success(request, f"Array {array_id}: released {tasks} to wait for a turn again.")
+    head = _changeable(request, array_id)
+    done = release_array(array_id=array_id, actor=request.user, now=timezone.now())
+    if any(done):
+        messages.success(request, f"Array {array_id}: {_released(done, request.user, head.owner)}")
     else:
         messages.info(request, f"Array {array_id} has no held task that you may release.")
     return _opened(array_id)
+
+
+def _released(done: Released, actor: User, owner: User) -> str:
+    free = f"released {count(done.free, 'held task')} to wait for a turn again."
+    other = f"their owner, {owner}" if actor != owner else "an administrator"
+    still = f"{count(done.still_held, 'task')} left held by {other}."
+    return " ".join(words for words, number in zip((free, still), done, strict=True) if number)
 
 
 def _changeable(request: PageRequest, array_id: int) -> Job:

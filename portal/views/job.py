@@ -13,9 +13,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
+from portal.forms import spec_text
 from portal.models import Job
 from portal.queries import job as query
-from portal.queries import rights, why
+from portal.queries import why
 from portal.views import hold as holds
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
@@ -39,7 +40,7 @@ def job_page(request: PageRequest, pk: int) -> HttpResponse:
             return render(request, "job/job.html#record", _record(found))
         case "cancel":
             return render(request, "job/job.html#cancel", {"job": found})
-    context = _now(found) | _why(request, found) | _record(found) | {"script": found.script.text}
+    context = _now(found) | _why(request, found) | _record(found) | _told(found)
     context["selected_rank"] = request.GET.get("rank", "0")
     return render(request, "job/job.html", context)
 
@@ -66,6 +67,7 @@ def _now(job: Job, watched: list[int] | None = None) -> dict[str, Any]:
         "job": job,
         "attempts": attempts,
         "latest": latest,
+        "since": query.waits_since(job, latest),
         "allocations": parts,
         "watched": nodes if watched is None else watched,
         "unwatched": watched is not None and not set(nodes) <= set(watched),
@@ -81,10 +83,18 @@ def _why(request: PageRequest, job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "why": why.of(job, timezone.now()),
+        "since": query.waits_since(job, job.attempts.order_by("-number").first()),
         "awaited": query.awaited(job),
         "readers": (job.owner, request.user),
         "resumable": False,
     }
+
+
+def _told(job: Job) -> dict[str, Any]:
+    """What it was told when it was submitted."""
+    script = job.script.text
+    only = spec_text.only_in_script(script, job.spec, job.submitted_at)
+    return {"script": script, "only_in_script": only}
 
 
 def _record(job: Job) -> dict[str, Any]:
@@ -134,13 +144,23 @@ def hold_job(request: PageRequest, pk: int) -> HttpResponse:
 def release_job(request: PageRequest, pk: int) -> HttpResponse:
     """Let it wait for its turn again."""
     found = _changeable(request, pk)
-    if release(job=found, actor=request.user, now=timezone.now()):
+    done = release(job=found, actor=request.user, now=timezone.now())
+    found.refresh_from_db(fields=["held", "held_by_admin"])
+    if done and found.held:
+        messages.success(request, _still_held(found))
+    elif done:
         messages.success(request, f"Job {found.label} was released and waits for its turn.")
-    elif not rights.may_release(request.user, found):
+    elif found.waiting and found.held_by_admin:
         messages.error(request, f"Job {found.label} is held by an administrator, who releases it.")
     else:
         messages.info(request, f"Job {found.label} was not held.")
     return redirect("job", pk=pk)
+
+
+def _still_held(job: Job) -> str:
+    if job.held_by_admin:
+        return f"You hold job {job.label} no longer, but an administrator does, who releases it."
+    return f"Administrators hold job {job.label} no longer, but its owner, {job.owner}, does."
 
 
 def _changeable(request: PageRequest, pk: int) -> Job:

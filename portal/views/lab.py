@@ -95,8 +95,8 @@ def charging(request: PageRequest) -> HttpResponse:
 
     page = _page(request, "Charging", lab.CHARGING)
     page["lead"] = (
-        "What a second of each costs, in weighted GPU-seconds. What was charged before stays as it "
-        "was."
+        "What a second of each costs, in weighted GPU-seconds. What was used before stays charged "
+        "as it was; the half-life holds for that, too."
     )
     return form_page(request, form, change, page, _there)
 

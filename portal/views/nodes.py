@@ -138,7 +138,8 @@ def off(request: PageRequest, name: str) -> HttpResponse:
     """Say what it would mean that the machine is off; take an administrator's word for it."""
     node = get_object_or_404(Node, name=name)
     if request.method != "POST":
-        return render(request, "nodes/off.html", {"node": node, "parts": nodes.jobs_now(node)})
+        lost = [part.attempt.job for part in nodes.jobs_now(node)]
+        return render(request, "nodes/off.html", {"node": node, "jobs": lost})
     try:
         given_up = len(declare_off(node=node, actor=request.user, now=timezone.now()))
     except NodeAnswers as error:

@@ -72,6 +72,7 @@ def project_page(request: PageRequest, name: str) -> HttpResponse:
         "limits": limits,
         "limits_above": above,
         "lent": project.parent_id in found.lends,
+        "guarantee": found.counters.tree.guarantees.get(project.pk),
         "borrowed": found.counters.over_guarantee(project.pk),
         "names": projects.names_of(limits + [one for step in above for one in step.limits]),
         "events": projects.events(project, request.GET.get("events", "1")),
@@ -111,10 +112,12 @@ def _use(project: Project, span: Span, has_children: bool) -> dict[str, Any]:
 def _jobs(request: PageRequest, project: Project) -> dict[str, Any]:
     """What runs and what waits of it, without those below it."""
     kinds = {}
-    for state, words in (("active", "Running"), ("waiting", "Waiting")):
+    counts = projects.open_jobs([project.pk]).get(project.pk, (0, 0))
+    states = (("active", "Running"), ("waiting", "Waiting"))
+    for (state, words), count in zip(states, counts, strict=True):
         wanted = queue.Filter(project=project.name, state=state)
-        paginator, rows, _ = queue.page(wanted=wanted, user=request.user, number="1")
-        kinds[words] = {"rows": rows[:MOST_JOBS], "count": paginator.count, "url": wanted.url()}
+        _, rows, _ = queue.page(wanted=wanted, user=request.user, number="1")
+        kinds[words] = {"rows": rows[:MOST_JOBS], "count": count, "url": wanted.url()}
     return {"jobs": kinds}
 
 

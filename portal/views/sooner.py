@@ -1,43 +1,32 @@
-"""What would start a waiting job sooner: computed when somebody asks."""
+"""What would start a waiting job sooner: computed when somebody asks, and done when they say so."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from urllib.parse import urlencode
 
+from django.contrib import messages
+from django.core import signing
+from django.core.exceptions import SuspiciousOperation
 from django.http import Http404, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from jobs.bands import Band
-from jobs.scheduler.advise import Advice
 from portal import broker
-from portal.forms import spec_text
+from portal.actions.update import Outdated, update
 from portal.models import Job, User
 from portal.queries import job as query
 from portal.queries import sooner
+from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
 from portal.views.throttle import one_at_a_time
 
+_SALT = "sooner"
 KEPT_S = 60.0
 """An answer, as long as the queue is the same; it says when it was found."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A change as its page tells it."""
-
-    sentence: str
-    relaunch: bool
-    """Whether it takes a new job: one that is held is released as it is."""
-    query: str
-    """Of the relaunch page: what differs, by fields of the form."""
-    by_hand: bool
-    """Whether it takes something away that a line of the script may ask for."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,10 @@ class Answer:
     at: datetime
     outside: bool = False
     """So many wait that the job was not reached."""
-    found: Found | None = None
+    sentence: str = ""
+    """Of the change that helps; empty where none does."""
+    change: str = ""
+    """It, signed, for the button that makes it; empty where the job is to be released as it is."""
 
 
 @require_safe
@@ -76,44 +68,54 @@ def _answer(person: User, job: Job) -> Answer | None:
 
 def _read(text: str) -> Answer:
     known = json.loads(text)
-    found = Found(**known["found"]) if known["found"] else None
-    return Answer(datetime.fromisoformat(known["at"]), known["outside"], found)
+    return Answer(**known | {"at": datetime.fromisoformat(known["at"])})
 
 
 def _worked_out(job: Job, now: datetime) -> Answer:
     try:
-        advice = sooner.advice(job, now)
+        found = sooner.found(job, now)
     except sooner.NotReached:
         return Answer(now, outside=True)
-    return Answer(now, found=_found(job, advice) if advice else None)
-
-
-def _found(job: Job, advice: Advice) -> Found:
-    spec = spec_text.stored(job.spec)
-    changed = replace(
-        spec,
-        resources=advice.job.resources,
-        walltime_s=advice.job.walltime_s,
-        partition=advice.job.partition,
-        band=advice.job.band,
-    )
-    as_is = replace(spec, partition=job.partition.name, band=Band(job.band))
-    before = spec_text.form_values(as_is)
-    after = spec_text.form_values(changed)
-    fields = {name: value for name, value in after.items() if value != before[name]}
-    alone = job.array_index is not None
-    leaves_array = (
-        alone and advice.job.array_limit is None and bool(spec.array and spec.array.limit)
-    )
-    by_hand = "" in fields.values() or not (fields or leaves_array)
-    if alone:
-        fields["array"] = str(job.array_index)
-    return Found(
-        sentence=advice.sentence,
-        relaunch=not job.held,
-        query=f"?{urlencode(fields)}" if fields else "",
-        by_hand=by_hand,
+    return (
+        Answer(now, sentence=found.advice.sentence, change=_signed(job, found))
+        if found
+        else Answer(now)
     )
 
 
-urlpatterns = [path("jobs/<int:pk>/sooner/", sooner_page, name="sooner")]
+def _signed(job: Job, found: sooner.Found) -> str:
+    if not found.changes:
+        return ""
+    told = {"job": job.pk, "detail": found.advice.change, "changes": found.changes}
+    return signing.dumps(told, salt=_SALT)
+
+
+@require_POST
+def update_job(request: PageRequest, pk: int) -> HttpResponse:
+    """Change a waiting job as its page has offered."""
+    job = query.find(pk)
+    if job is None:
+        raise Http404(f"There is no job {pk}.")
+    refuse_strangers(request, job, called=f"Job {job.label}")
+    try:
+        told = signing.loads(request.POST.get("change", ""), salt=_SALT)
+    except signing.BadSignature:
+        told = {}
+    if told.get("job") != pk:
+        raise SuspiciousOperation("No change that was offered for this job.")
+    try:
+        update(
+            job=job, changes=told["changes"], detail=told["detail"], actor=request.user,
+            now=timezone.now(),
+        )  # fmt: skip
+    except Outdated as why:
+        messages.error(request, f"Nothing was changed: job {job.label} {why}.")
+    else:
+        messages.success(request, f"Job {job.label} was changed. {told['detail']}")
+    return redirect("job", pk=pk)
+
+
+urlpatterns = [
+    path("jobs/<int:pk>/sooner/", sooner_page, name="sooner"),
+    path("jobs/<int:pk>/update/", update_job, name="update-job"),
+]

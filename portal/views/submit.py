@@ -47,11 +47,6 @@ _SETTINGS = {
     "held": "held",
 }
 """A field of the form -> what a script's directives set in its place."""
-CHANGED = (
-    "walltime", "partition", "band", "nodes", "max_switches", "gpus_per_node", "shards",
-    "gpu_model", "tasks_per_node", "cpus_per_task", "memory", "array",
-)  # fmt: skip
-"""What a link to a relaunch may say in place of the old job."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -65,8 +60,7 @@ def submit_page(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def relaunch(request: PageRequest, pk: int) -> HttpResponse:
-    """The form filled with a job's settings; with `?checkpoint=` it goes on from that one,
-    and with `?walltime=` and the like that is changed."""
+    """The form filled with a job's settings; with `?checkpoint=` it goes on from that one."""
     old = _relaunchable(request, pk)
     saved = query.complete_checkpoints(old)
     if request.method == "POST":
@@ -74,7 +68,6 @@ def relaunch(request: PageRequest, pk: int) -> HttpResponse:
         return _take(request, form, old, saved)
     initial = _settings_of(old, timezone.localtime())
     wanted = request.GET.get("checkpoint", "")
-    initial |= {name: request.GET[name] for name in CHANGED if name in request.GET}
     initial["checkpoint"] = wanted if any(str(row.pk) == wanted for row in saved) else ""
     form = SubmitForm(initial=initial, user=request.user, checkpoints=saved)
     return _page(request, form, old, saved)
@@ -224,6 +217,8 @@ def _page(
         "form": form,
         "more_used": any(field.value() or field.errors for field in form.more),
         "old": old,
+        "only_in_script": old
+        and spec_text.only_in_script(old.script.text, old.spec, old.submitted_at),
         "checkpoints": saved,
         "gpu_models": room.gpu_models(),
     }

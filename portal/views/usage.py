@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
 from django.urls import path
@@ -15,6 +16,7 @@ from portal.queries import spans, usage_page
 from portal.queries.usage import By, Used
 from portal.views.requests import PageRequest
 
+PAGE_SIZE = 50
 BY_WORDS = {
     By.PROJECT: "Project",
     By.USER: "User",
@@ -30,12 +32,14 @@ def usage(request: PageRequest) -> HttpResponse:
     now = timezone.now()
     wanted = usage_page.Filter.read(request.GET, now)
     table = usage_page.table(wanted.by, wanted.span, wanted.only, now=now)
+    page = Paginator(table.parts, PAGE_SIZE).get_page(request.GET.get("page", "1"))
     context: dict[str, Any] = {
         "filter": wanted,
         "span": wanted.span,
         "now": now,
         "table": table,
-        "rows": [(used, part, wanted.inside(used)) for used, part in table.parts],
+        "page": page,
+        "rows": [(used, part, wanted.inside(used)) for used, part in page],
         "by_words": BY_WORDS[wanted.by],
         "bys": [(by.value, words, wanted.url(by=by.value)) for by, words in BY_WORDS.items()],
         "periods": spans.CHOICES,

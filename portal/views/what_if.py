@@ -76,6 +76,7 @@ def what_if(request: PageRequest, pk: int) -> HttpResponse:
         context |= {
             "lines": query.lines(row.result, other_nodes=bool(row.changes["nodes"])),
             "projects": query.project_lines(row.result),
+            "differ": query.differ(row.result),
         }
     template = "what_if/result.html#found" if request.htmx else "what_if/result.html"
     return render(request, template, context)

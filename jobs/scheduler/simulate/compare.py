@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jobs.bands import Band
 from jobs.scheduler import fit
-from jobs.scheduler.limits import Demand
+from jobs.scheduler.limits import Demand, Limited
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.rank import Sizes
@@ -30,8 +31,12 @@ class Side:
     """What came of one of the two."""
 
     figures: Figures
-    refused: int
+    never: frozenset[int]
     """Jobs that could never start: a quota or the nodes do not allow them."""
+
+    @property
+    def refused(self) -> int:
+        return len(self.never)
 
     def as_json(self) -> dict[str, Any]:
         """All of it by its names."""
@@ -44,13 +49,17 @@ class Comparison:
 
     now: Side
     then: Side
+    differ: Mapping[str, int]
+    """By project, how many of its jobs only one of the two could start: those figures are not of
+    the same jobs."""
 
 
 def compare(workload: Workload, policy: Policy, changes: Changes, told: Told) -> Comparison:
     """Raises `ChangeError` before anything is played. `told` may raise to end it."""
     other, terms = changed_workload(workload, changes), changed_policy(policy, changes)
     now = play(workload, policy, lambda part: told(part / 2))
-    return Comparison(now, play(other, terms, lambda part: told(0.5 + part / 2)))
+    then = play(other, terms, lambda part: told(0.5 + part / 2))
+    return Comparison(now, then, _by_project(workload, now.never ^ then.never))
 
 
 def play(workload: Workload, policy: Policy, told: Told) -> Side:
@@ -62,7 +71,13 @@ def play(workload: Workload, policy: Policy, told: Told) -> Side:
     never = {trial.id for trial in workload.jobs if trial.counts} - {
         run.trial.id for run in simulation.runs.values() if run.end_s >= 0
     }
-    return Side(figures(simulation), len(never))
+    return Side(figures(simulation), frozenset(never))
+
+
+def _by_project(workload: Workload, ids: Container[int]) -> dict[str, int]:
+    names = {project.id: project.name for project in workload.projects}
+    found = Counter(trial.project_id for trial in workload.jobs if trial.id in ids)
+    return {names.get(number, str(number)): found[number] for number in sorted(found)}
 
 
 def _lengths(policy: Policy) -> Lengths:
@@ -71,18 +86,20 @@ def _lengths(policy: Policy) -> Lengths:
 
 
 def _possible(workload: Workload) -> Iterator[Trial]:
-    """The jobs that would not be refused at submission."""
-    tree = QuotaTree(workload.projects, workload.quotas, workload.lends)
-    sizes = Sizes(workload.nodes)
+    """The jobs that quotas and nodes would let start; how many may wait is not played."""
+    tree, nodes = QuotaTree(workload.projects, workload.quotas, workload.lends), workload.nodes
+    sizes = Sizes(nodes)
     known: dict[tuple[object, ...], bool] = {}
     for trial in workload.jobs:
         resources = trial.resources or asked(round(trial.gpus))
-        shape = (resources, trial.partition)
+        models = tree.allowed(Limited.GPU_MODELS, trial.project_id, Band(trial.band))
+        shape = (resources, trial.partition, models)
         if shape not in known:
-            known[shape] = fit.refuse(resources, workload.nodes, trial.partition) is None
+            fits = fit.refuse(resources, nodes, trial.partition) is None
+            known[shape] = fits and not fit.leave_too_few(resources, nodes, trial.partition, models)
         if known[shape]:
             gpus = sizes.asked(trial.partition, resources)
-            if tree.refuse(_demand(trial, gpus, resources.gpu_model)) is None:
+            if tree.refuse(_demand(trial, gpus, resources.gpu_model), jobs=0) is None:
                 yield trial
 
 

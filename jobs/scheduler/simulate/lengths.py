@@ -11,6 +11,9 @@ from jobs.scheduler.predict import History, Prediction
 from jobs.scheduler.simulate.workload import Trial
 from jobs.scheduler.work import Work
 
+SURPRISE_S = 60.0
+"""Who outlives what was foretold is taken to need as long again, and no less than this."""
+
 Kin = int | str
 """Jobs of which something else is expected when one of them has ended."""
 
@@ -36,6 +39,10 @@ class Lengths(Protocol):
     def ended(self, trial: Trial, now: float) -> None:
         """It has ended: that is history from now on."""
 
+    def more(self, ran_s: float) -> float:
+        """What a job is taken to need still that has outlived its limit, by how long it has run.
+        0: it may end at any moment."""
+
 
 class TrueLengths:
     """Everything is known in advance: no scheduler can be told so much."""
@@ -58,6 +65,9 @@ class TrueLengths:
     def ended(self, trial: Trial, now: float) -> None:
         """Nothing is learnt."""
 
+    def more(self, ran_s: float) -> float:
+        return 0.0  # As in the lab: nobody is allowed to run on.
+
 
 class Requested(TrueLengths):
     """What users asked for, and no more than that, for each run anew. Needs `Trial.request_s` of
@@ -65,13 +75,6 @@ class Requested(TrueLengths):
 
     def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         return max(1, trial.request_s or 0)
-
-
-class Granted(Requested):
-    """The same, except that a job which outlived its limit must have been granted what it ran."""
-
-    def limit(self, trial: Trial, done_s: float = 0.0) -> float:
-        return max(super().limit(trial), trial.run_s)
 
 
 class Predicted:
@@ -99,6 +102,9 @@ class Predicted:
     def ended(self, trial: Trial, now: float) -> None:
         self._history.observe(_work(trial), max(1, trial.run_s), datetime.fromtimestamp(now, UTC))
 
+    def more(self, ran_s: float) -> float:
+        return max(SURPRISE_S, ran_s)
+
     def _prediction(self, trial: Trial, done_s: float) -> Prediction:
         work = _work(trial)
         if not done_s:
@@ -113,6 +119,9 @@ class Within(Predicted):
 
     def limit(self, trial: Trial, done_s: float = 0.0) -> float:
         return max(1, trial.request_s or 0)
+
+    def more(self, ran_s: float) -> float:
+        return 0.0
 
 
 def _work(trial: Trial) -> Work:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from jobs.scheduler.policy import MAX_S, Backfill, Order, Placing, Policy
 from jobs.scheduler.priority import PriorityWeights
 from jobs.scheduler.simulate.lengths import (
-    Granted,
     Lengths,
     Predicted,
     Requested,
@@ -29,8 +28,6 @@ class Known(StrEnum):
     """Their real run times, in advance."""
     REQUESTED = "requested"
     """Their users' time limits."""
-    GRANTED = "granted"
-    """The same; of who outlived it the real run time, as in published simulations."""
     PREDICTED = "predicted"
     """What the history foretells, within the time limits where there are any."""
     WITHIN = "predicted-within-requested"
@@ -66,7 +63,6 @@ class PolicyError(ValueError):
 _LENGTHS: dict[Known, Callable[[], Lengths]] = {
     Known.TRUE: TrueLengths,
     Known.REQUESTED: Requested,
-    Known.GRANTED: Granted,
     Known.PREDICTED: Predicted,
     Known.WITHIN: Within,
 }

@@ -29,9 +29,6 @@ from jobs.spec import Resources
 _ENDS, _OUTLIVES, _MAY_BE_ASKED = 0, 1, 2
 """What happens to a running job: it ends, runs longer than it was taken to, or has run for long
 enough to be asked to make room."""
-SURPRISE_S = 60.0
-"""Who outlives what was expected is taken to need as long again, and no less than this."""
-
 
 Unit = tuple[str, ...]
 """The partitions that one pass decides about, as they depend on each other."""
@@ -264,7 +261,9 @@ class Simulation:
             )
 
     def _outlives(self, run: Run, now: float) -> None:
-        more = max(SURPRISE_S, now - run.start_s)
+        more = self.lengths.more(now - run.start_s)
+        if not more:
+            return  # A pass takes who is past their end to leave in the next moment.
         for room in self._running[run.trial.partition][run.trial.id]:
             room.expect(run.trial.id, now + more)
         if now + more < run.start_s + run.left_s:

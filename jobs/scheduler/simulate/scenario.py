@@ -24,10 +24,10 @@ def workload(
 ) -> Workload:
     """The jobs as the policy's walls put them into partitions and projects.
 
-    Raises `PolicyError` for what the policy needs to know and the workload does not tell.
+    Raises `PolicyError` as `check_told` does.
     """
     jobs = list(recorded)
-    _check_told(name, jobs, cluster, policy)
+    check_told(name, jobs, cluster, policy)
     lent = policy.walls is Walls.LENT
     walled = policy.walls is Walls.HARD and len(cluster.nodes) > 1
     # Of a part without jobs everything is lent.
@@ -51,8 +51,9 @@ def workload(
     )
 
 
-def _check_told(name: str, jobs: Iterable[Recorded], cluster: Cluster, policy: SimPolicy) -> None:
-    asks = policy.lengths in (Known.REQUESTED, Known.GRANTED, Known.WITHIN)
+def check_told(name: str, jobs: Iterable[Recorded], cluster: Cluster, policy: SimPolicy) -> None:
+    """Raises `PolicyError` for what the policy needs to know and the workload does not tell."""
+    asks = policy.lengths in (Known.REQUESTED, Known.WITHIN)
     if asks and any(job.request_s is None for job in jobs):
         raise PolicyError(f"{policy.name}: {name} does not tell what time its users asked for")
     if policy.walls is Walls.LENT and "" in cluster.nodes:

@@ -142,7 +142,7 @@ class Command(StartedCommand):
             self.stdout.write(json.dumps(found, cls=DjangoJSONEncoder, indent=1))
             return
         for node in found:
-            free = sum(1 for gpu in node["gpus"] if gpu["job"] is None)
+            free = sum(1 for gpu in node["gpus"] if not gpu["jobs"])
             state = "DRAINED" if node["drained"] else node["health"]
             marks = " (practice)" if node["simulated"] else ""
             self.stdout.write(

@@ -19,6 +19,7 @@ from django.core.management.base import (
 from jobs.scheduler.simulate.play import play
 from jobs.scheduler.simulate.policies import NAMED, PolicyError, SimPolicy, Walls, find_policies
 from jobs.scheduler.simulate.run import Stuck
+from jobs.scheduler.simulate.scenario import check_told
 from jobs.scheduler.simulate.tables import TableError
 from jobs.scheduler.simulate.tell import as_json, table
 from jobs.scheduler.simulate.traces import (
@@ -83,10 +84,12 @@ class Command(BaseCommand):
             self.stderr.write(f"Left out: {sentence}.")
         if not kept.jobs:
             raise CommandError("No job of this trace fits on this cluster.")
+        name = options["trace"].name
+        for policy in policies:
+            check_told(name, kept.jobs, cluster, policy)
         if options["json"] is not None:
             # That it cannot be written is not to show after hours.
             _write(options["json"], "", "a")
-        name = options["trace"].name
         rows = [
             (policy.name, play(name, kept.jobs, cluster, policy, time.perf_counter))
             for policy in policies

@@ -31,6 +31,7 @@ from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import A100, H100, NOW, node
 from tests.jobs.scheduler.quotas import PERIODS, Lab, labs
 from tests.jobs.scheduler.recount import able, counted, fits, occupied, usable
+from tests.jobs.scheduler.told import NOTHING, Told
 
 SWITCHES = (
     (), ("s1", "left", "top"), ("s2", "left", "top"), ("s3", "right", "top"), ("s4", "right", "top")
@@ -116,8 +117,10 @@ def snapshots(draw: st.DrawFn, most: int = 9, plain: bool = False) -> Snapshot:
     ]
     usable_by = [frozenset[int](), *(frozenset({one.id}) for one in kept[1:])]
     waiting = [replace(job, reservations=dice.choice(usable_by)) for job in waiting]
-    limit = dice.choice([None, 1, 2])
-    waiting = [replace(job, array_limit=limit if job.array_id else None) for job in waiting]
+    limits = dice.choice([[None], [1], [2], [None, 1, 2]])
+    waiting = [
+        replace(job, array_limit=dice.choice(limits) if job.array_id else None) for job in waiting
+    ]
     members = [Member(project, user) for project in projects if lab.projects for user in (1, 2)]
     return Snapshot(
         tuple(nodes),
@@ -128,7 +131,9 @@ def snapshots(draw: st.DrawFn, most: int = 9, plain: bool = False) -> Snapshot:
         usage=tuple(((m.project_id, m.user_id), dice.choice([0.0, 1e2, 5e3])) for m in members),
         quotas=lab.quotas,
         lends=lab.lends,
-        quota_usage=usage(waiting, active, {} if plain else before(Random(f"used {seed}"), lab)),
+        quota_usage=usage(
+            waiting, active, NOTHING if plain else before(Random(f"used {seed}"), lab)
+        ),
         reservations=tuple(kept),
         policy=PLAIN if plain else policy(dice),
     )
@@ -148,7 +153,7 @@ def reserved(dice: Random, nodes: list[Node]) -> list[Reservation]:
     ]
 
 
-def before(dice: Random, lab: Lab) -> dict[Key, tuple[Slice, ...]]:
+def before(dice: Random, lab: Lab) -> Told:
     """GPU-hours used this month, which is less than 30 days old."""
     found = {}
     for project in lab.projects:
@@ -159,19 +164,19 @@ def before(dice: Random, lab: Lab) -> dict[Key, tuple[Slice, ...]]:
                 seconds = 3600.0 * dice.choice([1, 5, 40])
                 key = project.id, user, dice.choice([Band.BATCH, Band.PRODUCTION])
                 found[key] = (Slice(start, start + lasts, seconds),)
-    return found
+    return Told(found, lab.projects)
 
 
 def usage(
     waiting: list[Pending],
     active: list[Running],
-    history: dict[Key, tuple[Slice, ...]] | None = None,
+    history: Told = NOTHING,
 ) -> Usage:
     """What counts against quotas, with what was used before in both periods."""
     key: Counter[Key] = Counter((job.project_id, job.user_id, job.band) for job in waiting)
-    used = {who: sum(one.gpu_seconds for one in some) for who, some in (history or {}).items()}
+    used = {who: sum(one.gpu_seconds for one in some) for who, some in history.by_key.items()}
     told = dict.fromkeys(PERIODS, used)
-    return Usage(NOW, tuple(map(_holding, active)), key, told, history or {})
+    return Usage(NOW, tuple(map(_holding, active)), key, told, history)
 
 
 def _holding(job: Running) -> Holding:

@@ -77,8 +77,8 @@ def enough(nodes: Sequence[Node], asked: Resources) -> bool:
 
 
 def is_open(node: Node, job: Pending, reservations: Iterable[Reservation], now: datetime) -> bool:
-    """Whether the node is kept for nobody else while the job would run."""
-    until = now + timedelta(seconds=job.walltime_s)
+    """Whether the node is kept for nobody else while the job would run, and a minute longer."""
+    until = now + timedelta(seconds=job.walltime_s + 60)
     return not any(
         node.id in kept.node_ids and kept.start < until and kept.end > now
         for kept in reservations

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from jobs.bands import Band
+from jobs.lifecycle import Reason
 from jobs.scheduler.advise import SOONER, Advice, advise
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota
@@ -94,6 +95,18 @@ CASES: dict[str, tuple[list[Node], list[Running], list[Pending], str]] = {
     "once it is released": (
         [node(1)], [], [pending(1, 1, held=True)], "Released, it would start now.",
     ),
+    "once an administrator releases it": (
+        [node(1)], [], [pending(1, 1, held=True, hold_reason=Reason.HELD_ADMIN)],
+        "Once an administrator releases it, it would start now.",
+    ),
+    "without its deadline": (
+        FULL, [running(50, 90, 1)], [pending(1, 1, walltime_s=600, deadline_at=NOW + HOUR)],
+        "Without its deadline it is expected to start about 13:30.",
+    ),
+    "less time than to its deadline": (
+        FULL, [running(50, 25, 1)], [pending(1, 1, deadline_at=NOW + HOUR)],
+        "With a time limit of 30 min in place of 1 h it is expected to start in about 25 min.",
+    ),
     "released, it waits for others": (
         FULL, [running(50, 90, 1)], [pending(1, 1, held=True)],
         "Released, it is expected to start about 13:30.",
@@ -109,6 +122,11 @@ CASES: dict[str, tuple[list[Node], list[Running], list[Pending], str]] = {
     "without what it waits for in vain": (
         [node(1)], [], [pending(1, 1, dependency=NEVER, waits_for=(16,))],
         "Without waiting for job 16 it would start now.",
+    ),
+    "without what it waits for in vain, and then after others": (
+        [node(1, used={50: 1})], [running(50, 90, 1)],
+        [pending(1, 1, dependency=NEVER, waits_for=(16,), waits_besides=(50,))],
+        "Without waiting for job 16 it is expected to start about 13:30.",
     ),
     "outside its array's limit": (
         [node(1, used={50: 1})], [running(50, 60, 1, array_id=7)],
@@ -139,7 +157,7 @@ def test_before_maintenance() -> None:
     asked = Snapshot((node(1),), (pending(1, 1, walltime_s=86_400),), reservations=(closed,))
     found = advise(asked, 1, NOW)
     assert found is not None
-    assert found.sentence == "With a time limit of 5 h in place of 24 h it would start now."
+    assert found.sentence == "With a time limit of 4 h in place of 24 h it would start now."
 
 
 def test_within_what_a_quota_leaves() -> None:

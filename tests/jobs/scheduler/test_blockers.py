@@ -29,8 +29,8 @@ def closed(name: str, start_h: float, end_h: float, *node_ids: int) -> Reservati
     [
         (
             closed("maintenance", 2, 6, 1), [],
-            "n1 is reserved for maintenance from 14:00 UTC to 18:00 UTC; with a time limit of 2 h "
-            "it could run before. It has its place on n1 by 18:00 UTC at the latest.",
+            "n1 is reserved for maintenance from 14:00 UTC to 18:00 UTC; with a time limit of "
+            "1 h 59 min it could run before. It has its place on n1 by 18:00 UTC at the latest.",
         ),
         (
             closed("summer school", -1, 6, 1), [],
@@ -39,8 +39,9 @@ def closed(name: str, start_h: float, end_h: float, *node_ids: int) -> Reservati
         ),
         (
             closed("maintenance", 2, 6, 1, 3), [running(50, 60, 2)],
-            "n1 is reserved for maintenance from 14:00 UTC to 18:00 UTC; with a time limit of 2 h "
-            "it could run before. Job 50 makes room for it on n2 by 13:00 UTC at the latest.",
+            "n1 is reserved for maintenance from 14:00 UTC to 18:00 UTC; with a time limit of "
+            "1 h 59 min it could run before. Job 50 makes room for it on n2 by 13:00 UTC at the "
+            "latest.",
         ),
     ],
 )  # fmt: skip

@@ -8,12 +8,14 @@ from datetime import timedelta
 
 from jobs.bands import Band
 from jobs.scheduler.compare import Difference, First, Moved, compare
+from jobs.scheduler.fairshare import Project
+from jobs.scheduler.limits import Limits, Quota, Usage
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.snapshot import Preempted, Running, Snapshot
-from tests.jobs.scheduler.clusters import NOW, node, pending
+from tests.jobs.scheduler.clusters import A100, H100, NOW, node, pending
 
 HOUR = timedelta(hours=1)
-NOTHING = Difference((), (), (), (), (), (), ())
+NOTHING = Difference((), (), (), (), (), (), (), ())
 
 
 def ran(job_id: int, minutes: int, band: Band, **more: object) -> Running:
@@ -37,7 +39,11 @@ def test_another_order_puts_another_job_first() -> None:
     found = compare(free, under(free, order=Order.SHORTEST), NOW)
     assert found.first == (First("gpu", before=12, after=17),)
     assert (found.starting, found.kept_waiting) == ((17,), (12,))
-    busy = replace(free, nodes=(node(1, used={9: 4}),), running=(ran(9, 60, Band.BATCH),))
+    late = replace(ran(9, 60, Band.BATCH), ends_by=NOW - HOUR)
+    stuck = replace(free, nodes=(node(1, used={9: 4}),), running=(late,))
+    found = compare(stuck, under(stuck, order=Order.SHORTEST), NOW)
+    assert found.first == (First("gpu", before=12, after=17),), "though nobody can tell when"
+    busy = replace(stuck, running=(ran(9, 60, Band.BATCH),))
     found = compare(busy, under(busy, order=Order.SHORTEST), NOW)
     assert (found.starting, found.kept_waiting) == ((), ())
     # 12 then 17: at 3 h and 5 h; 17 then 12: at 3 h and 4 h.
@@ -82,6 +88,28 @@ def test_more_room_starts_more() -> None:
     small, large = Snapshot((node(1),), waiting), Snapshot((node(1), node(2)), waiting)
     assert compare(small, large, NOW).starting == (2,)
     assert compare(large, small, NOW).kept_waiting == (2,)
+
+
+def test_who_loses_the_expected_start_is_told_why_and_who_gets_one_is_told_when() -> None:
+    """Two nodes of the model are needed, of which a quota leaves one."""
+    names = (A100, H100)
+    nodes = (node(1, used={9: 4}), node(2, model=H100))
+    projects, runs = (Project(0, "vision", None),), (ran(9, 60, Band.BATCH),)
+    usual = Snapshot(
+        nodes, (pending(1, 4, nodes=2), pending(2, 1)), runs, projects, quota_usage=Usage(NOW)
+    )
+    free, narrow = (
+        replace(usual, quotas=(Quota(0, Limits(gpu_models=frozenset(models))),))
+        for models in (names, (H100,))
+    )
+    found = compare(free, narrow, NOW)
+    assert [one.job_id for one in found.lost] == [1]
+    assert found.lost[0].why.startswith(f"Its quotas allow GPUs of these models only: {H100};")
+    back = compare(narrow, free, NOW)
+    assert (back.moved, back.lost) == ((Moved(1, None, NOW + 3 * HOUR),), ())
+    shut = compare(free, replace(free, quotas=(Quota(0, Limits(gpu_models=frozenset())),)), NOW)
+    assert [one.job_id for one in shut.lost] == [1, 2], "also who would start now"
+    assert shut.kept_waiting == ()
 
 
 def test_the_order_of_the_input_changes_nothing() -> None:

@@ -14,6 +14,7 @@ from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Demand, Holding, Limited, Limits, Quota, Scope, Standing, Usage
 from jobs.scheduler.periods import CalendarMonth, Rolling, Slice
 from jobs.scheduler.tally import FITS
+from tests.jobs.scheduler.told import NOTHING, Told
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -44,7 +45,7 @@ USAGE = Usage(
         MONTH: {KEY: 700 * 3600, (VISION, 6, Band.BATCH): 100 * 3600},
         WEEK: {KEY: 300 * 3600},
     },
-    history={KEY: (Slice(NOW - 100 * HOUR, NOW - 70 * HOUR, 300 * 3600),)},
+    history=Told({KEY: (Slice(NOW - 100 * HOUR, NOW - 70 * HOUR, 300 * 3600),)}, tuple(PROJECTS)),
 )
 
 
@@ -124,7 +125,7 @@ def test_times_are_told_in_the_zone_of_now() -> None:
 
 def test_no_time_is_told_that_is_not_known() -> None:
     weekly = Quota(VISION, Limits(gpu_hours=460), period=WEEK)
-    assert told(weekly, replace(USAGE, history={}))[0].endswith("6 too many.")
+    assert told(weekly, replace(USAGE, history=NOTHING))[0].endswith("6 too many.")
     assert told(Quota(VISION, Limits(gpu_hours=30)))[0].endswith("too many.")
 
 

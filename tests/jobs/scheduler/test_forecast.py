@@ -17,7 +17,7 @@ from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
-from tests.jobs.scheduler.generated import PLAIN, snapshots, usage
+from tests.jobs.scheduler.generated import ARRAY, PLAIN, snapshots, usage
 from tests.jobs.scheduler.play import promised
 
 IN_ORDER = replace(PLAIN, order=Order.SUBMISSION)
@@ -73,6 +73,13 @@ CASES: dict[
         [node(1)], [],
         [pending(number, 1, array_id=1, array_limit=1, array_index=number) for number in (1, 2, 3)],
         {2: (60, 60, 60), 3: (120, 120, 120)},
+    ),
+    "behind all tasks that run, of whatever limit": (
+        [node(1, used={50: 1})], [running(50, 60, 1, array_id=7)],
+        [pending(1, 1, array_id=7, array_limit=1, array_index=1, walltime_s=7200),
+         pending(2, 1, array_id=7, array_index=2, walltime_s=1800),
+         pending(3, 1, array_id=7, array_limit=2, array_index=3)],
+        {1: (90, 90, 90), 3: (30, 30, 30)},
     ),
     "after what it waits for": (
         [node(1, used={50: 1})], HOUR,
@@ -223,3 +230,23 @@ def test_the_first_is_expected_by_the_time_it_is_promised(snapshot: Snapshot) ->
         return
     late = decided.estimates[first.id].late.timestamp()
     assert late <= told[first.id] + 1
+
+
+@given(snapshots())
+def test_a_task_is_expected_when_few_enough_of_its_array_run(snapshot: Snapshot) -> None:
+    """Of those that run when the pass is over, even if all are as short as is likely."""
+    decided = plan(snapshot, NOW)
+    gone = {one.job_id for one in decided.preempted}
+    begun = {start.job_id for start in decided.starts}
+    active = [job for job in snapshot.running if job.array_id == ARRAY]
+    tasks = [job for job in snapshot.pending if job.id in begun and job.array_id == ARRAY]
+    ends = [job.expected_end or job.ends_by for job in active if job.id not in gone]
+    lengths = [job.spread_s[0] if job.spread_s else job.expected_s for job in tasks]
+    ends += [
+        NOW + timedelta(seconds=length or job.walltime_s)
+        for job, length in zip(tasks, lengths, strict=True)
+    ]
+    for job in snapshot.pending:
+        if job.array_limit is not None and job.id in decided.estimates:
+            early = decided.estimates[job.id].early
+            assert sum(end > early for end in ends) < job.array_limit

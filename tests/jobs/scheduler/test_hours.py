@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from jobs.bands import Band
 from jobs.lifecycle import Reason
 from jobs.scheduler.fairshare import Project
-from jobs.scheduler.limits import Key, Limits, Quota, Scope, Usage
+from jobs.scheduler.limits import Account, Key, Limits, Quota, Scope, Usage
 from jobs.scheduler.periods import CalendarMonth, Period, Rolling, Slice
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Order
@@ -21,12 +22,15 @@ from jobs.scheduler.snapshot import Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import PLAIN, seeds, usage
 from tests.jobs.scheduler.recount import without
+from tests.jobs.scheduler.told import NOTHING, Told
 
 HOUR = timedelta(hours=1)
 MONTH, WEEK = CalendarMonth("UTC"), Rolling(7)
 DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
 JANUARY = datetime(2027, 1, 1, tzinfo=UTC)
 MINE: Key = (1, 1, Band.BATCH)
+VISION = (Project(1, "vision", None),)
+PROJECTS = (Project(1, "lab", None), Project(2, "vision", 1))
 IN_ORDER = replace(PLAIN, order=Order.SUBMISSION)
 
 
@@ -50,32 +54,31 @@ def lab(
 ) -> Snapshot:
     """Project 1 with so many GPU-hours, on a node with room for all."""
     taken = {run.id: round(run.gpus) for run in active}
-    told = told_at(NOW, {MINE: used}, (period,))
+    told = told_at(NOW, Told({MINE: used}, VISION), (period,))
     told = replace(usage(queue, list(active)), used=told.used, history=told.history)
     return Snapshot(
         (node(1, 16, used=taken),), tuple(queue), active,
-        projects=(Project(1, "vision", None),),
+        projects=VISION,
         quotas=(Quota(1, Limits(gpu_hours=limit), period=period),),
         quota_usage=told, policy=IN_ORDER,
     )  # fmt: skip
 
 
-def told_at(
-    now: datetime, used: dict[Key, tuple[Slice, ...]], periods: tuple[Period, ...]
-) -> Usage:
+def told_at(now: datetime, past: Told, periods: tuple[Period, ...]) -> Usage:
     """What of it counts then."""
     found = {
         period: {
-            key: sum(_after(one, period.begin(now)) for one in some) for key, some in used.items()
+            key: sum(_after(one, period.begin(now)) for one in some)
+            for key, some in past.by_key.items()
         }
         for period in periods
     }
     oldest = min(period.begin(now) for period in periods)
     history = {
         key: tuple(_clipped(one, oldest) for one in some if one.end > oldest)
-        for key, some in used.items()
+        for key, some in past.by_key.items()
     }
-    return Usage(now, used=found, history=history)
+    return Usage(now, used=found, history=replace(past, by_key=history))
 
 
 def _after(one: Slice, begin: datetime) -> float:
@@ -157,10 +160,32 @@ def test_when_it_was_used_has_to_be_told() -> None:
     asked = lab(10, WEEK, [job(1, 4)], (ago(48, 1, 8),))
     assert asked.quota_usage is not None
     assert plan(asked, NOW).estimates
-    untold = replace(asked, quota_usage=replace(asked.quota_usage, history={}))
+    untold = replace(asked, quota_usage=replace(asked.quota_usage, history=NOTHING))
     decided = plan(untold, NOW)
     assert decided.explanations[1].reason is Reason.QUOTA_GPU_HOURS
     assert not decided.estimates
+
+
+@pytest.mark.parametrize(
+    ("limit", "period", "asked"),
+    [(100, WEEK, []), (10, WEEK, [Account(1)]), (10, MONTH, [])],
+    ids=["in nobody's way", "in the way", "of a month"],
+)
+def test_what_was_used_is_read_only_for_rolling_limits_in_the_way(
+    limit: float, period: Period, asked: list[Account]
+) -> None:
+    """Others wait behind who runs."""
+    queue = lab(limit, period, [job(1, 12), job(2, 12)], (ago(48, 1, 8),), (runs(50, 8, 2),))
+    assert queue.quota_usage is not None
+    told, read = queue.quota_usage.history, list[Account]()
+
+    def history(account: Account) -> Iterable[Slice]:
+        read.append(account)
+        return told(account)
+
+    decided = plan(replace(queue, quota_usage=replace(queue.quota_usage, history=history)), NOW)
+    assert list(dict.fromkeys(read)) == asked
+    assert decided == plan(queue, NOW)
 
 
 def test_it_is_the_moment_that_the_reason_tells() -> None:
@@ -202,7 +227,7 @@ def _generated(dice: Random, below: bool) -> Snapshot:
         for number in range(dice.randint(0, 3))
     )
     queue = [job(1, dice.randint(1, 4), dice.choice([1, 6, 30]), project_id=mine)]
-    told = told_at(NOW, used, (MONTH, WEEK))
+    told = told_at(NOW, Told(used, PROJECTS), (MONTH, WEEK))
     held = usage(queue, list(active))
     quotas = tuple(
         Quota(
@@ -217,7 +242,7 @@ def _generated(dice: Random, below: bool) -> Snapshot:
         (node(1, 16, used={run.id: round(run.gpus) for run in active}),),
         tuple(queue),
         active,
-        projects=(Project(1, "lab", None), Project(2, "vision", 1)),
+        projects=PROJECTS,
         quotas=quotas,
         quota_usage=replace(held, used=told.used, history=told.history),
         policy=IN_ORDER,
@@ -232,13 +257,13 @@ def _as_of(asked: Snapshot, at: datetime) -> Snapshot:
     """If nothing else starts, and whoever runs takes the whole walltime."""
     usage_now = asked.quota_usage
     assert usage_now is not None
-    used = dict(usage_now.history)
+    used = dict(usage_now.history.by_key)
     for run in asked.running:
         lasts = min(run.ends_by, at) - NOW
         passed = Slice(NOW, NOW + lasts, run.gpus * lasts.total_seconds())
         key = run.project_id, run.user_id, run.band
         used[key] = (*used.get(key, ()), passed)
-    told = told_at(at, used, (MONTH, WEEK))
+    told = told_at(at, Told(used, PROJECTS), (MONTH, WEEK))
     left = without(asked, [run.id for run in asked.running if run.ends_by <= at])
     assert left.quota_usage is not None
     return replace(

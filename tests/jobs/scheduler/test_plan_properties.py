@@ -98,7 +98,7 @@ def test_a_plan_can_be_carried_out(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_nothing_runs_into_what_is_kept_for_nobody(snapshot: Snapshot) -> None:
     """The first reservation of each cluster is for maintenance."""
-    ends = {job.id: NOW + timedelta(seconds=job.walltime_s) for job in snapshot.pending}
+    ends = {job.id: NOW + timedelta(seconds=job.walltime_s + 60) for job in snapshot.pending}
     for start in plan(snapshot, NOW).starts:
         for kept in snapshot.reservations[:1]:
             there = kept.node_ids & {part.node_id for part in start.placements}
@@ -146,13 +146,12 @@ def keeps_to_quotas(snapshot: Snapshot) -> None:
 
 @given(snapshots())
 def test_no_array_runs_more_tasks_than_it_may(snapshot: Snapshot) -> None:
-    limits = {job.array_limit for job in snapshot.pending if job.array_id == ARRAY}
-    if not limits or None in limits:
-        return
-    after = applied(snapshot, plan(snapshot, NOW), NOW)
+    """Those without a limit start whatever runs, and are counted by the others."""
+    begun = {start.job_id for start in plan(snapshot, NOW).starts}
+    tasks = [job for job in snapshot.pending if job.id in begun and job.array_id == ARRAY]
+    limits = [job.array_limit for job in tasks if job.array_limit is not None]
     before = sum(job.array_id == ARRAY for job in snapshot.running)
-    tasks = sum(job.array_id == ARRAY for job in after.running)
-    assert tasks <= max(before, *(limit for limit in limits if limit is not None))
+    assert not limits or before + len(limits) <= max(limits)
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
@@ -185,7 +184,7 @@ def test_the_order_of_input_means_nothing(snapshot: Snapshot, shuffler: random.R
         quota_usage=replace(
             usage,
             running=shuffled(usage.running),
-            history=dict(shuffled(tuple(usage.history.items()))),
+            history=replace(usage.history, by_key=dict(shuffled(tuple(usage.history.items())))),
         ),
         reservations=shuffled(snapshot.reservations),
     )
@@ -237,7 +236,7 @@ def test_every_job_that_can_start_has_an_estimate(snapshot: Snapshot) -> None:
         job, arrays = jobs[job_id], {*stuck.values()} - {None}
         free = job.dependency in (DependencyState.NONE, DependencyState.MET) and not job.held
         if free and job.array_id not in arrays and has_room(empty, job, ever):
-            assert job_id in decided.estimates, why
+            assert (job_id in decided.estimates) != ("known it cannot" in str(why)), why
 
 
 @given(snapshots())

@@ -170,6 +170,15 @@ def test_the_narrowest_key_with_a_history_is_named(asked: Work, words: str, from
     assert (found.by, found.from_n) == (words, from_n)
 
 
+def test_what_a_project_is_called_is_told_and_counts_for_nothing() -> None:
+    known = history(ran(replace(TRAIN, user=7, project=3, called="vision"), 100, 200))
+    for called in ("vision", "sight"):
+        found = known.predict(replace(TRAIN, user=7, project=3, called=called))
+        assert found.by == f"your last 2 jobs named train-vit in {called} on 4 GPUs"
+    of_all = known.predict(replace(TRAIN, user=8, project=3, called="sight"))
+    assert of_all.by == "the last 2 jobs of sight on 4 GPUs"
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

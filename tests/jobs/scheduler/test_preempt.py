@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.bands import Band
+from jobs.scheduler.closures import MARGIN_S
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.snapshot import Pending, Reservation, Running, Snapshot
@@ -125,7 +126,8 @@ def test_nobody_has_to_go_for_who_would_come_too_late(spare_s: int, gone: list[i
     job = pending(2, 1, walltime_s=3600 - spare_s)
     policy = Policy(preempts={Band.BATCH: frozenset({Band.BEST_EFFORT})})
     asked = Snapshot((full,), (first, job), active, policy=policy)
-    window = Reservation(1, "upgrade", hour, NOW + timedelta(hours=5), frozenset({1}))
+    begins = hour + timedelta(seconds=MARGIN_S)
+    window = Reservation(1, "upgrade", begins, NOW + timedelta(hours=5), frozenset({1}))
     for snapshot in (asked, replace(asked, pending=(job,), reservations=(window,))):
         assert [one.job_id for one in plan(snapshot, NOW).preempted] == gone
 

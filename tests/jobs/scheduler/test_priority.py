@@ -104,6 +104,9 @@ def test_age_stands_still_while_something_else_keeps_the_job_back() -> None:
     )
     freed = job(waited=timedelta(days=1), waited_before_s=3 * 86_400)
     assert freed.waited_s(NOON) == 4 * 86_400
+    assert sentence(freed, "age") == (
+        "Waited 4 days of 7 days, 3 days of it earlier: 286 of 500 points."
+    )
 
 
 def test_fair_share_in_words() -> None:
@@ -131,8 +134,8 @@ def test_size_in_words(gpus: float, partition_gpus: int, says: str) -> None:
 @pytest.mark.parametrize(
     ("nice", "says"),
     [
-        (0, "No admin has moved it: 0 points."),
-        (100, "An admin moved it back with nice 100: -100 points."),
+        (0, "Nobody has moved it: 0 points."),
+        (100, "Nice 100, as asked, moves it back: -100 points."),
         (-1000, "An admin moved it forward with nice -1000: 1,000 points."),
     ],
 )

@@ -86,6 +86,21 @@ def test_the_page_says_which_walltime_that_is(as_alice: Client) -> None:
     assert page.context["asked"].spec.walltime_s == 7200
 
 
+def test_the_empty_form_shows_that_of_the_partition(
+    as_alice: Client, alice: User, project: Project
+) -> None:
+    def shown(url: str) -> Any:
+        field = as_alice.get(url).context["form"]["walltime"].field
+        return field.widget.attrs["placeholder"]
+
+    assert shown("/jobs/new/") == "1:00:00"
+    Partition.objects.update(default_walltime_s=7200)
+    assert shown("/jobs/new/") == "2:00:00"
+    long = Partition.objects.create(name="long", default_walltime_s=100_000)
+    old = cast.job(alice, project, partition=long)
+    assert shown(f"/jobs/{old.pk}/relaunch/") == "1-03:46:40"
+
+
 def test_who_gives_too_long_a_walltime_is_told_the_longest(gpu: Partition, alice: User) -> None:
     Partition.objects.update(max_walltime_s=5400)
     error = refused(lambda: asks(alice, walltime="2:00:00"))
@@ -149,7 +164,13 @@ TOO_MUCH = {
     "model": (("--gres=gpu:h100:1",), "--gres", "has none, only NVIDIA A100-SXM4-80GB"),
     "GPUs": (("--gpus-per-node=5", "-C a100"), "--gpus-per-node", "(gpu-1) has 4"),
     "feature": (("-G 1", "--constraint=ib"), "--constraint", "asks for ib"),
+    "GPUs in one word": (("--gres=gpu:a100:5",), "--gres", "(gpu-1) has 4"),
+    "GPUs in all": (("--gpus=5",), "--gpus", "(gpu-1) has 4"),
+    "GPUs of tasks": (("--gpus-per-task=5",), "--gpus-per-task", "(gpu-1) has 4"),
+    "tasks": (("--ntasks=33",), "--ntasks", "(gpu-1) has 32"),
     "memory": (("--mem=300G",), "--mem", "(gpu-1) has 256 GiB"),
+    "memory of CPUs": (("-c 32", "--mem-per-cpu=9G"), "--mem-per-cpu", "(gpu-1) has 256 GiB"),
+    "nodes by name": (("-w gpu-1,gpu-7",), "-w", "asks for 2 nodes"),
     "nodes": (("-N2",), "-N", "asks for 2 nodes; partition gpu has 1"),
     "a node by name": (("-w gpu-7",), "-w", "asks for node gpu-7"),
 }
@@ -163,6 +184,11 @@ def test_what_no_node_has_is_refused_where_it_was_asked(
     error = refused(lambda: asks(alice, *options))
     assert (error.field, error.line is not None) == (field, True)
     assert message in error.message
+
+
+def test_what_the_form_asks_for_is_refused_at_its_field(alice: User, node: Node) -> None:
+    error = refused(lambda: asks(alice, "--mem-per-cpu=1G", memory="300G"))
+    assert (error.field, error.line) == ("memory", None)
 
 
 def test_a_refusal_names_the_partitions_where_it_would_fit(
@@ -185,7 +211,10 @@ def test_what_takes_two_changes_is_refused_as_a_whole(
     ("options", "field"),
     [
         (("--gpus-per-node=4",), "--gpus-per-node"),
-        (("-N2", "--gpus-per-node=1"), "--gpus-per-node"),
+        (("-N3", "--gpus-per-node=1"), "--gpus-per-node"),
+        (("--gres=gpu:4",), "--gres"),
+        (("--gpus-per-node=1", "--exclusive", "-w gpu-3"), "--gpus-per-node"),
+        (("--exclusive", "-w gpu-3"), "--exclusive"),
     ],
 )
 def test_models_that_quotas_leave_must_be_enough(
@@ -194,11 +223,13 @@ def test_models_that_quotas_leave_must_be_enough(
 ) -> None:  # fmt: skip
     """Else it would wait for ever."""
     cast.node("gpu-2", gpus=2).gpus.update(model="NVIDIA H100 80GB HBM3")
+    mixed = cast.node("gpu-3", gpus=2)
+    mixed.gpus.filter(index=0).update(model="NVIDIA H100 80GB HBM3")
     limit(project, gpu_models=["NVIDIA H100 80GB HBM3"])
     assert asks(alice, "--gpus-per-node=2")
     assert asks(alice, "-N2")
     error = refused(lambda: asks(alice, *options))
-    assert error.field == field
+    assert (error.field, error.line is not None) == (field, True)
     assert "allow GPUs of these models only: NVIDIA H100 80GB HBM3" in error.message
 
 

@@ -79,8 +79,8 @@ def test_holding_and_releasing_concern_what_waits(
         assert (lab.fresh(job).state, job.held) == (State.PENDING, True)
         assert (job.reason, job.detail) == (Reason.HELD_USER, f"Held by {alice}.")
     assert [lab.fresh(job).held for job in (running, alone)] == [False, False]
-    assert release_array(array_id=running.pk, actor=alice, now=timezone.now()) == 2
-    assert release_array(array_id=running.pk, actor=alice, now=timezone.now()) == 0
+    assert release_array(array_id=running.pk, actor=alice, now=timezone.now()) == (2, 0)
+    assert release_array(array_id=running.pk, actor=alice, now=timezone.now()) == (0, 0)
     for job in (first, second):
         assert (lab.fresh(job).held, job.reason, job.detail) == (False, "", "")
         assert events(job) == [("held", "", alice), ("released", "", alice)]

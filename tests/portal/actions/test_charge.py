@@ -14,7 +14,7 @@ from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, usage_of
-from portal.actions import charge, sums
+from portal.actions import accounting, charge, sums
 from portal.models import (
     Accounting,
     Allocation,
@@ -119,6 +119,28 @@ def test_weights_are_the_labs(runs: Runs) -> None:
     runs(0)
     charge.charge(now=at(1))
     assert Charge.objects.get().weighted == pytest.approx(3600 * (2 + 4 * 0.5))
+
+
+@pytest.mark.parametrize("hours", [0.01, 100])
+def test_what_was_used_before_other_weights_is_charged_by_the_old_ones(
+    runs: Runs, alice: User, hours: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nobody had charged it for a minute, or for days."""
+    monkeypatch.setattr(charge, "BATCH", 1)
+    parts = [runs(0), runs(1)]
+    release(parts[1], at(hours / 2))
+    by = {"actor": alice, "now": at(hours)}
+    assert accounting.set_weight(gpu_model=A100, weight=3, **by)
+    assert accounting.set_terms(cpu_weight=1, **by)
+    charge.charge(now=at(hours + 1))
+    used = [sum(row.weighted for row in part.charges.all()) / 3600 for part in parts]
+    assert used == pytest.approx([hours * (1 + CPUS) + 3 + 4, hours / 2 * (1 + CPUS)])
+    for weight in (3, None):
+        accounting.set_weight(gpu_model=A100, weight=weight, actor=alice, now=at(hours + 2))
+    charge.charge(now=at(hours + 3))
+    used = sum(row.weighted for row in parts[0].charges.all()) / 3600
+    assert used == pytest.approx(hours * (1 + CPUS) + 2 * (3 + 4) + 1 + 4)
+    agree()
 
 
 def test_a_job_without_gpus_pays_for_its_cpus(runs: Runs) -> None:

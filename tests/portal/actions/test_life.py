@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from portal.actions import cancel, hold, schedule
 from portal.models import Allocation, Attempt, Checkpoint, Event, Job, Lease
+from tests.portal import cast
 from tests.portal.actions.conftest import Lab
 
 
@@ -126,6 +127,11 @@ def test_hold_and_release(lab: Lab) -> None:
     job = lab.submit("true", held="on")
     lab.step()
     assert (lab.fresh(job).state, job.reason) == ("PENDING", "JobHeldUser")
+    root = cast.person("root", staff=True)
+    assert hold.hold(job=job, actor=root, now=timezone.now())
+    assert hold.release(job=job, actor=root, now=timezone.now())
+    lab.step()
+    assert (lab.fresh(job).state, job.reason) == ("PENDING", "JobHeldUser"), "its owner did not"
     assert hold.release(job=job, actor=lab.owner, now=timezone.now())
     lab.end(job)
     assert job.state == "COMPLETED"

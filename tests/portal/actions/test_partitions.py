@@ -52,6 +52,25 @@ def test_real_nodes_have_a_partition_of_their_own(practice_lab: None, alice: Use
     assert {node.partition.name for node in Node.objects.filter(simulated=True)} == {"practice"}
 
 
+def test_that_another_partition_is_the_default_is_an_event(practice_lab: None, admin: User) -> None:
+    def told() -> list[tuple[str, bool, str]]:
+        rows = Event.objects.filter(kind="partition set").order_by("pk")
+        of = [(row.detail, row.changes["is_default"][1], str(row.actor)) for row in rows]
+        rows.delete()
+        return of
+
+    assert told() == [("practice", True, "None")]
+    node = real("gpu-1")
+    assert told() == [("practice", False, "None"), ("gpu", True, "None")]
+    real("gpu-2")
+    nodes.remove(node=Node.objects.get(name="gpu-2"), actor=admin, now=timezone.now())
+    assert told() == []
+    nodes.remove(node=node, actor=admin, now=timezone.now())
+    assert told() == [("gpu", False, "root"), ("practice", True, "root")]
+    practice.remove(actor=admin, now=timezone.now())
+    assert told() == [("practice", False, "None")]
+
+
 def test_the_removed_practice_lab_leaves_no_partition(
     practice_lab: None, admin: User, alice: User
 ) -> None:

@@ -284,6 +284,9 @@ def test_a_claim_is_not_for_ever(victim: Job, other: Job) -> None:
     assert preempt.drop_claims(now=due - timedelta(seconds=1)) == 0
     assert preempt.drop_claims(now=due) == 1
     assert fresh(other).claimed_at is None
+    (told,) = Event.objects.filter(job=other, kind="claim dropped")
+    assert told.detail.startswith("It did not take the room made for it within 10 min")
+    assert preempt.drop_claims(now=due) == 0
 
 
 def test_killed_at_any_line_it_has_done_all_or_nothing(victim: Job, other: Job) -> None:

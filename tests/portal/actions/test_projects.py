@@ -186,6 +186,16 @@ def test_an_archived_project_takes_in_no_jobs(do: Verb, project: Project, alice:
     assert last() == ("restored", {"archived_at": [NOW.isoformat(), None]})
 
 
+def test_of_many_projects_some_are_named(do: Verb, admin: User) -> None:
+    for number in range(20):
+        do(projects.create, name=f"p{number:02}")
+    first = ", ".join(f"p{number:02}" for number in range(9))
+    with pytest.raises(SpecErrors, match=f"not a project of yours; there is {first} and 11 more"):
+        submit.read(
+            owner=admin, script="#!/bin/bash\n", overrides={"project": "x"}, now=timezone.now()
+        )
+
+
 def test_a_project_with_work_is_not_archived(do: Verb, project: Project, alice: User) -> None:
     job = cast.job(alice, project)
     cast.job(alice, project, state=State.COMPLETED)
@@ -197,3 +207,9 @@ def test_a_project_with_work_is_not_archived(do: Verb, project: Project, alice: 
     assert refused(lambda: do(projects.archive, project=project)) == {
         "archived": ["Archive what is below it first: robots."]
     }
+    for number in range(20):
+        do(projects.create, name=f"robot-{number:02}", parent=project)
+    assert refused(lambda: do(projects.archive, project=project)) == {
+        "archived": ["Archive what is below it first: robot-00, robot-01, robot-02, robot-03 and "
+                     "17 more."]
+    }  # fmt: skip

@@ -1,8 +1,9 @@
-"""Two changes of the tree that are harmless alone and make a circle together."""
+"""Two changes of the tree that are harmless alone and do harm together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.core.exceptions import ValidationError
 
@@ -39,3 +40,23 @@ def test_two_that_go_under_each_other(transactional_db: None) -> None:
         top = Project.objects.get(parent=None)
         assert accounts.below(top.pk) == {one.pk, other.pk}
         Project.objects.update(parent=None)
+
+
+def test_what_is_above_is_archived_while_what_is_below_is_restored(transactional_db: None) -> None:
+    above = Project.objects.create(name="above")
+    below = Project.objects.create(name="below", parent=above)
+
+    def archive() -> None:
+        with suppress(ValidationError):
+            projects.archive(project=Project.objects.get(pk=above.pk), actor=None, now=NOW)
+
+    def restore() -> None:
+        with suppress(ValidationError):
+            projects.restore(project=Project.objects.get(pk=below.pk), actor=None, now=NOW)
+
+    for _ in range(20):
+        Project.objects.filter(pk=above.pk).update(archived_at=None)
+        Project.objects.filter(pk=below.pk).update(archived_at=NOW)
+        at_once(archive, restore)
+        is_archived = {row.name: bool(row.archived_at) for row in Project.objects.all()}
+        assert is_archived["above"] == is_archived["below"], "one of them came first"

@@ -5,76 +5,36 @@ These run where `DATABASE_URL` names a PostgreSQL server: `.ci/postgres pytest t
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from jobs.lifecycle import State
 from jobs.scheduler.plan import Decision
-from portal.actions import accounting, cancel, dispatch, hold, nodes, projects, reasons, schedule
-from portal.models import Accounting, Allocation, Attempt, Job, Node, Project, User
+from jobs.scheduler.usage import Charge as Cost
+from jobs.scheduler.usage import Decay, Usage, usage_of
+from portal.actions import (
+    accounting,
+    balances,
+    cancel,
+    charge,
+    dispatch,
+    hold,
+    nodes,
+    projects,
+    reasons,
+    schedule,
+)
+from portal.models import Accounting, Allocation, Attempt, Job, Node, Project, UsageBalance, User
 from portal.queries import snapshot
 from tests.portal import cast
 from tests.portal.actions.conftest import Lab
+from tests.portal.together import Other, during_the_pass, needs_postgresql
 
-pytestmark = pytest.mark.skipif(
-    not settings.DATABASES["default"]["ENGINE"].endswith("postgresql"),
-    reason="SQLite has one writer at a time",
-)
-
-
-class Other(threading.Thread):
-    """Does something in a transaction of its own; `result` is what came of it."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self.work = work
-        self.result: Any = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.result = self.work()
-        except Exception as error:
-            self.result = error
-        finally:
-            connection.close()
-
-    def until_it_waits(self) -> Other:
-        """Until it has ended or waits for a lock."""
-        deadline = time.monotonic() + 20
-        while self.is_alive():
-            assert time.monotonic() < deadline
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-                if cursor.fetchone()[0]:
-                    break
-            time.sleep(0.01)
-        return self
-
-    def outcome(self) -> Any:
-        self.join(20)
-        assert not self.is_alive()
-        return self.result
-
-
-def during_the_pass(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> list[Other]:
-    """Begins `work` when a pass has taken its snapshot, and lets it get as far as it can."""
-    decision, others = schedule.Decision, list[Other]()
-
-    def decide(*given: Any) -> Any:
-        others.append(Other(work).until_it_waits())
-        return decision(*given)
-
-    monkeypatch.setattr(schedule, "Decision", decide)
-    return others
+pytestmark = needs_postgresql
 
 
 def test_a_job_cancelled_during_a_pass_keeps_its_last_word(
@@ -154,6 +114,31 @@ def test_two_changes_of_how_the_lab_charges_are_both_kept(transactional_db: None
     assert other.outcome() is True
     row = Accounting.objects.get()
     assert (row.gpu_weight, row.lends) == (2.0, True)
+
+
+def test_what_is_charged_while_the_half_life_changes_fades_as_all_does(
+    monkeypatch: pytest.MonkeyPatch, alice: User, project: Project, transactional_db: None
+) -> None:
+    cast.run(cast.job(alice, project, state=State.RUNNING), cast.node("gpu-1"), 0)
+    now, half_life_s = cast.NOW + timedelta(days=7), 86_400.0
+    add, others = balances.add, list[Other]()
+
+    def meet(*given: Any) -> None:
+        if not others:
+            others.append(Other(change).until_it_waits())
+        add(*given)
+
+    def change() -> bool:
+        return accounting.set_terms(half_life_s=half_life_s, actor=None, now=now)
+
+    monkeypatch.setattr(balances, "add", meet)
+    charge.charge(now=now)
+    assert others[0].outcome() is True
+    decay = Decay(half_life_s)
+    spent = usage_of(Cost(1 + 4 * 0.02, cast.NOW, now), decay)
+    row = UsageBalance.objects.get()
+    found = Usage(row.value, row.at).seen(now, decay).value
+    assert found == pytest.approx(spent.value)
 
 
 def test_what_a_pass_starts_is_not_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
 def told(job: Job, text: str = "Needs a GPU.", at: datetime = NOW + 20 * HOUR) -> Plan:
     """A plan that says so of this job."""
-    why = Explanation(Reason.RESOURCES, text)
+    why = Explanation(Reason.RESOURCES, text, ahead=0)
     return Plan((), {job.pk: why}, estimates={job.pk: Estimate(at, at, at + HOUR)})
 
 
@@ -65,6 +66,19 @@ def test_who_was_held_since_is_told_who_did_it(waiting: Job, alice: User) -> Non
     decided = told(waiting)
     assert hold.hold(job=waiting, actor=alice, now=NOW)
     assert reasons.write(decided, now=NOW) == 0
+    waiting.refresh_from_db()
+    assert (waiting.reason, waiting.detail) == (Reason.HELD_USER, "Held by alice.")
+
+
+def test_whose_hold_is_left_is_not_overwritten_by_a_pass_from_before(
+    waiting: Job, alice: User, admin: User
+) -> None:
+    hold.hold(job=waiting, actor=alice, now=NOW)
+    hold.hold(job=waiting, actor=admin, now=NOW)
+    held = Explanation(Reason.HELD_ADMIN, "Held by an administrator.")
+    decided = replace(told(waiting), explanations={waiting.pk: held})
+    assert hold.release(job=waiting, actor=admin, now=NOW)
+    reasons.write(decided, now=NOW)
     waiting.refresh_from_db()
     assert (waiting.reason, waiting.detail) == (Reason.HELD_USER, "Held by alice.")
 

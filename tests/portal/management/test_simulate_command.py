@@ -49,6 +49,16 @@ def test_policies_side_by_side_and_all_figures_in_a_file(jobs: str) -> None:
     assert found["mine"]["mean_wait_s"] == pytest.approx(90 / 3)
 
 
+def test_what_a_policy_needs_to_know_is_asked_for_before_the_first_is_played(
+    jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = Path(jobs).with_name("asking.toml")
+    asking.write_text('lengths = "requested"\n')
+    monkeypatch.setattr(command, "play", lambda *_: pytest.fail("hours were spent"))
+    with pytest.raises(CommandError, match=r"asking: .* does not tell what time its users "):
+        simulate(jobs, "--policy", "fifo", "--policy", str(asking))
+
+
 def test_times_walls_and_a_number_of_nodes(jobs: str) -> None:
     out, _ = simulate(jobs, "--policy", "fifo", "--from", "5", "--until", "50", cluster="2")
     assert out.splitlines()[0] == "jobs.csv: 2 jobs on 2 nodes"

@@ -88,3 +88,6 @@ def test_what_was_held_is_to_be_charged_and_what_waits_keeps_its_age(before: Any
     assert {pk: ages[pk] for pk in (waiting, held, over)} == {
         waiting: NOW, held: None, over: None
     }  # fmt: skip
+    _migrate("0010_owners_holds")
+    holds = dict(Job.objects.values_list("pk", "held_by_owner"))
+    assert [pk for pk, by_owner in holds.items() if by_owner] == [held]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -13,9 +14,10 @@ from jobs.lifecycle import State
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.fairshare import Member, standings
 from jobs.scheduler.fairshare import Project as Node_
-from jobs.scheduler.limits import Demand, Holding, Limited, Limits, Quota, Scope
+from jobs.scheduler.limits import Account, Demand, Holding, Limited, Limits, Quota, Scope
 from jobs.scheduler.periods import CalendarMonth, Rolling
 from portal import models
+from portal.actions.schedule import schedule
 from portal.models import Accounting, Gpu, Lease, Membership, Node, Project, User
 from portal.queries import accounts
 from portal.queries.books import Books
@@ -114,6 +116,52 @@ def test_what_counts(project: Project, node: Node, alice: User, bob: User) -> No
     assert standing[Limited.GPUS].used == pytest.approx(2.25)
     assert standing[Limited.JOBS_PENDING].used == 2
     assert standing[Limited.GPU_HOURS].held == pytest.approx(2 * 0.5 + 0.25)
+
+
+def test_when_something_was_used_is_asked_for_each_limit(
+    project: Project, robots: Project, node: Node, alice: User, bob: User
+) -> None:
+    """With all that was below the project then, and without best-effort."""
+    for of in (project, robots):
+        models.Quota.objects.create(project=of, gpu_hours=9, period="rolling", period_days=3)
+    for index, (owner, of, band) in enumerate(
+        [(alice, project, Band.BATCH), (bob, robots, Band.BATCH), (bob, robots, Band.PRODUCTION)]
+    ):
+        cast.run(cast.job(owner, of, state=State.RUNNING, band=band), node, index)
+    cast.run(cast.job(bob, robots, state=State.RUNNING, band=Band.BEST_EFFORT), node, 3)
+    told = accounts.counted(Books.read(NOW + timedelta(hours=2)), accounts.quotas()).history
+
+    Project.objects.filter(pk=robots.pk).update(parent=None)
+
+    def hours(*account: Any) -> float:
+        return sum(one.gpu_seconds for one in told(Account(*account))) / 3600
+
+    assert (hours(project.pk), hours(robots.pk)) == (6, 4)
+    assert (hours(project.pk, alice.pk), hours(project.pk, bob.pk)) == (2, 4)
+    assert hours(project.pk, None, Band.PRODUCTION) == 2
+    with CaptureQueriesContext(connection) as captured:
+        hours(project.pk)
+    assert not captured.captured_queries, "once for all who ask"
+
+
+def test_days_are_read_for_limits_that_somebody_waits_for(
+    project: Project, node: Node, alice: User
+) -> None:
+    def days_read() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            schedule(now=NOW)
+        told = [query["sql"].partition(" FROM ")[0] for query in captured]
+        return sum('"portal_dailyusage"."day"' in columns for columns in told)
+
+    quota = models.Quota.objects.create(
+        project=project, gpu_hours=1000, period="rolling", period_days=3
+    )
+    cast.run(cast.job(alice, project, state=State.RUNNING, gpus=4), node, 0, 1, 2, 3)
+    cast.job(alice, project)
+    assert days_read() == 0
+    quota.gpu_hours = 2
+    quota.save()
+    assert days_read() == 1
 
 
 def test_the_number_of_queries_is_constant(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from jobs.lifecycle import State
+from jobs.scheduler.predict import Prediction
 from jobs.scheduler.work import Work
-from jobs.spec import Resources
+from jobs.spec import JobSpec, Resources
 from portal.models import Attempt, Event, Job, Project, User
-from portal.queries import history
+from portal.queries import history, pass_rows, why
 from tests.portal.cast import NOW, job
 
 HOUR = timedelta(hours=1)
+ONE_GPU = Resources(gpus_per_node=1)
 
 
 def ended(owner: User, project: Project, hours: float, ago: timedelta = HOUR) -> Job:
@@ -29,8 +32,34 @@ def ended(owner: User, project: Project, hours: float, ago: timedelta = HOUR) ->
 
 
 def runs() -> int:
-    found = history.predictions({1: Work("alice", "vision", "train", 1)})
+    owner, project = User.objects.get(), Project.objects.get()
+    found = history.predictions({1: Work(owner.pk, project.pk, "train", 1)})
     return found[1].from_n if found else 0
+
+
+def test_who_is_called_otherwise_is_foretold_the_same(alice: User, project: Project) -> None:
+    """By a process that knew the old names, and by one that has just begun."""
+    other = Project.objects.create(name="speech")
+    ended(alice, project, 3)
+    ended(alice, other, 1)
+    waiting = job(alice, project)
+
+    def foretold() -> Prediction:
+        (row,) = pass_rows.waiting()
+        (found,) = history.predictions({row.pk: row.work(JobSpec("train", ":", ONE_GPU))}).values()
+        assert why.of(Job.objects.get(pk=waiting.pk), NOW).prediction == found
+        return found
+
+    before = foretold()
+    assert before.by == "your last job named train in vision on 1 GPU"
+    User.objects.filter(pk=alice.pk).update(username="alicia")
+    # Each gets the other's, as when a project is split.
+    Project.objects.filter(pk=project.pk).update(name="sight")
+    Project.objects.filter(pk=other.pk).update(name="vision")
+    after = foretold()
+    assert after == replace(before, by="your last job named train in sight on 1 GPU")
+    history.forget()
+    assert foretold() == after
 
 
 def test_each_end_is_learnt_once_however_often_it_is_asked(alice: User, project: Project) -> None:
@@ -82,7 +111,7 @@ def test_shards_and_whole_nodes_are_told_from_jobs_without_gpus(
         columns = {"spec": ran.spec | {"resources": asked}, "gpus_per_node": 0}
         Job.objects.filter(pk=ran.pk).update(**columns)
     works = {
-        hours: Work.of("alice", "vision", "train", Resources(**asked))
+        hours: Work.of(alice.pk, project.pk, "train", Resources(**asked))
         for hours, asked in enumerate(asks, 1)
     }
     found = history.predictions(works)

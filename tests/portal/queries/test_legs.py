@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from jobs.lifecycle import State
+from jobs.scheduler.policy import Order
 from jobs.scheduler.work import Work
-from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, User
+from portal.models import Attempt, Checkpoint, Event, Job, Node, Project, SchedulingPolicy, User
 from portal.queries import history, snapshot, why
 from tests.portal import cast
 from tests.portal.cast import NOW
@@ -40,7 +41,7 @@ def saves(attempt: Attempt, node: Node, at: float, complete: bool = True) -> Non
 
 def expected(job: Job) -> float:
     """In hours, of another one like it."""
-    work = Work(job.owner.username, job.project.name, job.name, job.gpus)
+    work = Work(job.owner_id, job.project_id, job.name, job.gpus)
     return history.predictions({0: work})[0].expected_s / 3600
 
 
@@ -105,6 +106,8 @@ def test_of_who_waits_to_go_on_only_the_rest_is_expected(
     assert (told.expected_s, told.typical_s) == pytest.approx((4 * 3600, 4 * 3600))
     assert told.spread_s == pytest.approx((4 * 3600, 4 * 3600))
     assert why.of(waits, NOW).prediction.expected_s == pytest.approx(4 * 3600)
+    SchedulingPolicy.objects.create(order=Order.SHORTEST)
+    assert why.of(waits, NOW).turn.own == "It counts as a run of 4 h."
     # Without a checkpoint it begins again.
     Checkpoint.objects.all().delete()
     assert snapshot.take(NOW).pending[0].expected_s == pytest.approx(10 * 3600)

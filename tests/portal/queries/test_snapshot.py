@@ -10,9 +10,9 @@ import pytest
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.snapshot import DependencyState
-from jobs.spec import Dependency, DependencyKind
+from jobs.spec import Dependency, DependencyKind, JobSpec
 from portal.actions.schedule import schedule
-from portal.models import Attempt, Job, Lease, Node, Project, User
+from portal.models import Attempt, Job, Lease, Node, Project, Reservation, User
 from portal.queries import dependencies, pass_rows, snapshot, window
 from tests.portal import cast
 
@@ -93,6 +93,7 @@ def test_of_several_dependencies_those_that_failed_are_what_it_waits_for_in_vain
     Job.objects.filter(pk=job.pk).update(spec={"name": "train", "dependencies": waits})
     taken = {pending.id: pending for pending in snapshot.take(cast.NOW).pending}
     assert taken[job.pk].waits_for == (failed.pk,)
+    assert taken[job.pk].waits_besides == (waiting.pk,)
     assert (taken[job.pk].label, taken[waiting.pk].label) == (str(job.pk), f"{waiting.pk}_1")
 
 
@@ -168,3 +169,25 @@ def test_who_makes_room_waits_again_unless_it_asked_not_to(
     assert again is not None
     assert (again.id, again.band, again.waited_before_s) == (comes.pk, Band.BEST_EFFORT, 90)
     assert (again.resources.gpus_per_node, again.eligible_at) == (1, cast.NOW)
+
+
+def test_nodes_reserved_for_a_project_are_for_all_below_it(
+    alice: User, project: Project, node: Node
+) -> None:
+    below = Project.objects.create(name="robots", parent=project)
+    lowest = Project.objects.create(name="arms", parent=below)
+    beside = Project.objects.create(name="language")
+    spans = {"starts_at": cast.NOW - DAY, "ends_at": cast.NOW + DAY}
+    wide, narrow = (Reservation.objects.create(name=name, **spans) for name in ("wide", "narrow"))
+    wide.projects.add(project)
+    narrow.projects.add(lowest)
+    for row in (wide, narrow):
+        row.nodes.add(node)
+    jobs = {of.name: cast.job(alice, of) for of in (project, below, lowest, beside)}
+    taken = {job.id: job.reservations for job in snapshot.take(cast.NOW).pending}
+    assert {name: taken[job.pk] for name, job in jobs.items()} == {
+        "vision": {wide.pk}, "robots": {wide.pk}, "arms": {wide.pk, narrow.pk}, "language": set(),
+    }  # fmt: skip
+    for job in jobs.values():
+        asked = snapshot.waiting(job, JobSpec("train", ":"), job.pk, cast.NOW)
+        assert asked.reservations == taken[job.pk]

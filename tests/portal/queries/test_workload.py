@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.lifecycle import State
+from jobs.scheduler.limits import Limits
 from jobs.scheduler.simulate.workload import Trial
 from portal.models import Accounting, Attempt, Job, Node, Project, Quota, User
 from portal.queries import workload
@@ -185,12 +186,12 @@ def test_the_lab_is_the_one_of_now_with_all_nodes_up(
 ) -> None:
     Node.objects.update(drained=True)
     cast.node("unseen", cpus=0)
-    Quota.objects.create(project=project, gpus=3, gpu_hours=10)
+    Quota.objects.create(project=project, gpus=3, gpu_hours=10, jobs_pending=0)
     Accounting.objects.create(lends=True, half_life_s=3600)
     found = read().workload
     assert [(one.name, one.unavailable, len(one.gpus)) for one in found.nodes] == [("gpu-1", "", 4)]
     (quota,) = found.quotas
-    assert (quota.limits.gpus, quota.limits.gpu_hours) == (3, None)
+    assert quota.limits == Limits(gpus=3), "what is not played refuses nobody either"
     assert found.lends == {None} and found.decay.half_life_s == 3600
     assert [(one.project_id, one.user_id) for one in found.members] == [(project.pk, alice.pk)]
 

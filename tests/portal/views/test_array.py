@@ -158,11 +158,24 @@ def test_of_what_an_administrator_holds_its_owner_releases_nothing(
     assert held.count() == 3
     page = ask(as_alice, head, "release")
     assert "no held task that you may release" in page
-    assert shown(page) == ["cancel"]
+    assert shown(page) == ["cancel", "hold"]
     assert shown(opened(as_admin, head)) == ["cancel", "release"]
     Job.objects.filter(pk=held.latest("pk").pk).update(held_by_admin=False)
     assert "released 1 held task" in ask(as_alice, head, "release")
     assert "released 2 held tasks" in ask(as_admin, head, "release")
+
+
+def test_whose_hold_is_left_is_told(as_alice: Client, as_admin: Client, head: Job) -> None:
+    ask(as_alice, head, "hold")
+    last = Job.objects.filter(array_id=head.pk, state=State.PENDING).latest("pk")
+    Job.objects.filter(pk=last.pk).update(held=False, held_by_owner=False)
+    ask(as_admin, head, "hold")
+    page = ask(as_admin, head, "release")
+    assert "released 1 held task to wait for a turn again. 2 tasks left held by their owner" in page
+    ask(as_admin, head, "hold")
+    page = ask(as_alice, head, "release")
+    assert f"Array {head.pk}: 2 tasks left held by an administrator." in page
+    assert shown(page) == ["cancel", "hold"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from jobs.lifecycle import Reason, State
-from portal.models import Job, Node, Project, User
+from portal.models import Job, Node, Partition, Project, User
 from portal.queries import queue
 from tests.portal import cast
 
@@ -30,6 +30,15 @@ def listed(client: Client, query: str = "") -> list[str]:
 def test_an_array_is_one_row(as_alice: Client, alice: User, project: Project, query: str) -> None:
     cast.array(alice, project, *MIXED)
     assert listed(as_alice, query) == ["train[5]"]
+
+
+def test_a_task_that_went_to_another_partition_is_listed_there_and_the_others_where_they_are(
+    as_alice: Client, alice: User, project: Project
+) -> None:
+    tasks = cast.array(alice, project, *[State.PENDING] * 3)
+    Job.objects.filter(pk=tasks[2].pk).update(partition=Partition.objects.create(name="old"))
+    assert listed(as_alice, "?partition=gpu") == ["train[3]"]
+    assert listed(as_alice, "?partition=old") == [f"train {tasks[0].pk}_3"]
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,15 @@ def test_shares_are_previewed_with_those_of_siblings(as_admin: Client, project: 
     assert parts == {"vision": (0.5, 0.75), "robots": (0.5, 0.25)}
 
 
+def test_another_name_changes_nobodys_shares(
+    as_admin: Client, project: Project, alice: User
+) -> None:
+    Project.objects.create(name="robots", parent=project)
+    shown = preview(as_admin, "/projects/vision/edit/", **edited(project, name="sight"))
+    assert shown.context["preview"].parts == []
+    assert "name: vision → sight" in shown.text
+
+
 def test_a_member_is_added_changed_and_removed(
     as_admin: Client, project: Project, carol: User
 ) -> None:

@@ -117,6 +117,50 @@ def test_a_preview_names_the_jobs_that_a_quota_concerns(
     assert (after.over_count, after.never_count, after.freed_count) == (0, 0, 3)
 
 
+def test_how_many_may_wait_is_no_limit_of_who_waits_or_runs_already(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    cast.run(cast.job(alice, project, state=State.RUNNING), node, 0)
+    cast.job(alice, project)
+    found = preview(as_admin, "/projects/vision/quota/", jobs_pending="0").context["preview"]
+    assert (found.over, found.never) == ([], [])
+
+
+def test_a_preview_names_who_would_have_too_few_nodes_of_the_models_that_are_left(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    """They name none themselves: two nodes, or a whole one that has another GPU, too."""
+    other = cast.node("gpu-2")
+    other.gpus.filter(index__lt=3).update(model="NVIDIA H100 80GB HBM3")
+    for name, asked in {
+        "wide": {"nodes": 2, "gpus_per_node": 2}, "whole": {"only_nodes": ["gpu-2"]},
+    }.items():  # fmt: skip
+        job = cast.job(alice, project, name=name)
+        resources = {"gpus_per_node": 1, "exclusive": name == "whole"} | asked
+        Job.objects.filter(pk=job.pk).update(spec={"name": name, "resources": resources})
+    cast.job(alice, project, name="cpus", gpus=0)
+    then = cast.job(alice, project, name="then", gpus=4)
+    Job.objects.filter(pk=then.pk).update(
+        spec={
+            "name": "then",
+            "resources": {"gpus_per_node": 4},
+            "dependencies": [{"kind": "afterany", "job_id": then.pk - 2}],
+        }
+    )
+    shown = preview(
+        as_admin, "/projects/vision/quota/", gpu_models=["NVIDIA A100-SXM4-80GB"]
+    )  # fmt: skip
+    found = shown.context["preview"]
+    assert {hit.job.name for hit in found.never} == {"wide", "whole"}
+    assert all("has too few nodes" in hit.why for hit in found.never)
+    assert [hit.job.name for hit in found.planned.lost.hits] == ["then"], "that waits for one"
+    assert "This waiting job would have no expected start any more." in shown.text
+    save(as_admin, "/projects/vision/quota/", gpu_models=["NVIDIA A100-SXM4-80GB"])
+    free = preview(as_admin, "/projects/vision/quota/")
+    assert free.context["preview"].freed_count == 2
+    assert "not known</td>" in free.text
+
+
 def test_a_move_is_under_the_limits_of_what_is_above(
     as_admin: Client, alice: User, project: Project
 ) -> None:

@@ -75,7 +75,6 @@ def test_what_an_administrator_holds_its_owner_cannot_release(
     as_alice: Client, as_admin: Client, pending: Job
 ):
     address = f"/jobs/{pending.pk}/"
-    as_alice.post(f"{address}hold/")
     assert f'href="{address}hold/"' in page(as_admin, pending)
     assert "Hold job" in as_admin.get(f"{address}hold/").text
     assert as_admin.post(f"{address}hold/", {"why": "x" * 201}).status_code == 422
@@ -97,6 +96,49 @@ def test_what_an_administrator_holds_its_owner_cannot_release(
     assert (pending.held, pending.held_by_admin, pending.reason) == (False, False, "")
     as_alice.post(f"{address}hold/")
     assert "was released" in as_alice.post(f"{address}release/", follow=True).text
+
+
+def test_the_owners_hold_is_left_when_an_administrator_releases(
+    as_alice: Client, as_admin: Client, pending: Job
+):
+    address, both = f"/jobs/{pending.pk}/", "Its owner holds it, too"
+    as_alice.post(f"{address}hold/")
+    as_admin.post(f"{address}hold/", {"why": "Fills the disk."})
+    shown = page(as_admin, pending)
+    assert "Held by root: Fills the disk." in shown and both in shown
+    answer = as_admin.post(f"{address}release/", follow=True).text
+    assert f"hold job {pending.pk} no longer, but its owner, alice, does." in answer
+    assert "Held by alice." in answer and both not in answer
+    schedule.schedule(now=timezone.now())
+    pending.refresh_from_db()
+    assert (pending.held, pending.reason, pending.detail) == (True, "JobHeldUser", "Held by alice.")
+    assert "was released" in as_admin.post(f"{address}release/", follow=True).text
+    pending.refresh_from_db()
+    assert (pending.held, pending.held_by_owner, pending.reason) == (False, False, "")
+
+
+def test_the_owner_takes_back_only_their_own_hold(as_alice: Client, as_admin: Client, pending: Job):
+    address = f"/jobs/{pending.pk}/"
+    as_admin.post(f"{address}hold/", {"why": "Fills the disk."})
+    assert f'action="{address}hold/"' in page(as_alice, pending)
+    assert "is held" in as_alice.post(f"{address}hold/", follow=True).text
+    shown = page(as_alice, pending)
+    assert "Held by root: Fills the disk." in shown
+    assert f'action="{address}release/"' in shown and f'action="{address}hold/"' not in shown
+    answer = as_alice.post(f"{address}release/", follow=True).text
+    assert f"You hold job {pending.pk} no longer, but an administrator does" in answer
+    pending.refresh_from_db()
+    assert (pending.held, pending.held_by_admin, pending.reason) == (True, True, "JobHeldAdmin")
+    assert "An administrator&#x27;s hold is left." in answer
+    assert "was released" in as_admin.post(f"{address}release/", follow=True).text
+
+
+def test_an_administrator_releases_what_could_not_be_started(as_admin: Client, pending: Job):
+    Job.objects.filter(pk=pending.pk).update(held=True, reason=Reason.HELD_LAUNCH, detail="Thrice.")
+    as_admin.post(f"/jobs/{pending.pk}/hold/")
+    assert "was released" in as_admin.post(f"/jobs/{pending.pk}/release/", follow=True).text
+    pending.refresh_from_db()
+    assert (pending.held, pending.reason) == (False, "")
 
 
 def test_administrators_hold_their_own_jobs_as_all_do(as_admin: Client, project: Project):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from jobs.scheduler.policy import Order
 from portal.actions import policy
 from portal.models import (
     Accounting,
+    DailyUsage,
     Event,
     Gpu,
     GpuModel,
@@ -25,6 +27,7 @@ from portal.models import (
     UsageBalance,
     User,
 )
+from portal.queries import days
 from tests.portal import cast
 from tests.portal.views.forms import everything, filled, last, preview, refused, save
 
@@ -275,10 +278,11 @@ def test_another_half_life_changes_whose_turn_it_is(
     now = timezone.now()
     mine = cast.job(alice, project, gpus=4, submitted_at=now)
     his = cast.job(dan, other, gpus=4, submitted_at=now)
-    at = cast.NOW.replace(year=2025)
-    UsageBalance.objects.create(project=project, user=alice, band="batch", value=1e9, at=at)
-    recent = cast.NOW
-    UsageBalance.objects.create(project=other, user=dan, band="batch", value=1e3, at=recent)
+    for whose, user, ago, used in ((project, alice, 300, 1e9), (other, dan, 90, 1e3)):
+        day = days.begin(now - timedelta(days=ago))
+        account = {"project": whose, "user": user, "band": "batch"}
+        DailyUsage.objects.create(**account, day=day, gpu_seconds=used, weighted=used)
+        UsageBalance.objects.create(**account, value=used, at=day)
     shown = preview(as_admin, CHARGING, **filled(as_admin, CHARGING, half_life="3650"))
     (turn,) = shown.context["preview"].planned.turns
     assert (turn.before, turn.after) == (mine, his)

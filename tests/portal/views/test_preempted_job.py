@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -79,6 +80,10 @@ def test_once_it_waits_again(as_alice: Client, victim: Job, other: Job) -> None:
     assert words in page(as_alice, f"/jobs/{victim.pk}/?part=why")
     assert "Attempts so far" in shown and "Allocation" not in shown
     assert "waits again since" in shown
+    why = page(as_alice, f"/jobs/{victim.pk}/?part=why")
+    for panel in (shown, why):
+        (since,) = re.findall(r'again since <time datetime="([^"]+)"', panel)
+        assert datetime.fromisoformat(since) == Attempt.objects.get(job=victim).ended_at
     assert "It goes on from <code>/ckpt/s</code>" in shown
     assert "Relaunch it" not in shown
     assert "It resumes from step 1200." in page(as_alice, "/queue/?state=all")
@@ -88,10 +93,25 @@ def test_once_it_waits_again(as_alice: Client, victim: Job, other: Job) -> None:
     assert page(as_alice, f"/jobs/{victim.pk}/?part=now").count(words) == 1
 
 
+def test_who_waits_for_it_reads_since_when_it_does(
+    as_alice: Client, victim: Job, alice: User, project: Project
+) -> None:
+    gone(victim)
+    behind = cast.job(alice, project, detail=f"Job {victim.pk} is ahead of it.")
+    (since,) = re.findall(
+        r'waits since <time datetime="([^"]+)"', page(as_alice, f"/jobs/{behind.pk}/?part=why")
+    )
+    assert datetime.fromisoformat(since) == Attempt.objects.get(job=victim).ended_at
+
+
 def test_the_one_it_makes_room_for(as_alice: Client, victim: Job, other: Job) -> None:
     shown = page(as_alice, f"/jobs/{other.pk}/?part=record")
     assert "Room is made for it" in shown
     assert f"Job {victim.pk} makes room." in shown
+    first = "until it has started it goes before all"
+    assert first in page(as_alice, f"/jobs/{other.pk}/?part=why")
+    Job.objects.filter(pk=other.pk).update(claimed_at=None)
+    assert first not in page(as_alice, f"/jobs/{other.pk}/?part=why")
 
 
 def test_preempted_for_good(as_alice: Client, victim: Job) -> None:

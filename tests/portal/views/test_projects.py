@@ -17,6 +17,7 @@ from portal.actions import projects as actions
 from portal.actions.quotas import set_quota
 from portal.actions.schedule import schedule
 from portal.models import Allocation, Membership, Node, Project, User
+from portal.queries import queue
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
@@ -236,8 +237,9 @@ def test_use_in_a_time_that_the_url_names(
 
 
 def test_its_jobs_stand_on_it(
-    as_alice: Client, alice: User, tree: dict[str, Project], node: Node
-) -> None:
+    as_alice: Client, alice: User, tree: dict[str, Project], node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     running(alice, tree["vision"], node, 0, name="goes")
     for _ in range(12):
         cast.job(alice, tree["vision"], name="rests")
@@ -247,6 +249,11 @@ def test_its_jobs_stand_on_it(
     assert ">goes<" in page
     assert "elsewhere" not in page
     assert ">12 jobs<" in page
+    cast.array(alice, tree["vision"], *[State.PENDING] * 7)
+    assert ">19 jobs<" in text(as_alice, "/projects/vision/"), "each task is one"
+    monkeypatch.setattr(queue, "COUNTED", 3)
+    monkeypatch.setattr(queue, "PAGE_SIZE", 2)
+    assert ">19 jobs<" in text(as_alice, "/projects/vision/"), "and of a long queue all"
 
 
 def test_who_changed_what(as_alice: Client, project: Project, admin: User, carol: User) -> None:

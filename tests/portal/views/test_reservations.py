@@ -13,7 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from jobs.lifecycle import State
+from portal.forms import few_checkboxes
 from portal.models import Event, Job, Node, Project, Reservation, User
+from portal.queries.reservations import still_running
 from tests.portal import cast
 from tests.portal.views.forms import preview, refused, save
 
@@ -63,6 +65,27 @@ def test_only_administrators_may(as_alice: Client, node: Node, address: str) -> 
 def test_a_reservation_that_is_not_there(as_admin: Client) -> None:
     for pk in ("17", "9" * 30):
         assert as_admin.get(f"/reservations/{pk}/").status_code == 404
+
+
+def test_of_many_only_those_chosen_have_boxes_and_others_are_named(
+    as_admin: Client, node: Node, project: Project, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boxes(page: Any, name: str) -> list[str]:
+        return re.findall(rf'name="{name}" value="([^"]+)"', page.text)
+
+    monkeypatch.setattr(few_checkboxes, "MOST", 3)
+    names = {cast.person(f"person-{number}").username for number in range(3)}
+    page = as_admin.get(ADD)
+    assert (boxes(page, "nodes"), boxes(page, "users")) == (["gpu-1"], [])
+    assert "nodes_named" not in page.text
+    given = asked(users=["alice"], users_named="person-0, person-1 person-2,")
+    page = preview(as_admin, ADD, **given)
+    assert set(boxes(page, "users")) == {"alice", *names}, "and now they have"
+    save(as_admin, ADD, **given)
+    row = Reservation.objects.get()
+    assert {user.username for user in row.users.all()} == {"alice", *names}
+    assert set(boxes(as_admin.get(f"/reservations/{row.pk}/"), "users")) == {"alice", *names}
+    assert "nobody" in refused(as_admin, ADD, **asked(users_named="nobody"))["users"][0]
 
 
 def test_nodes_are_set_aside_changed_and_given_back(
@@ -167,6 +190,33 @@ def test_a_preview_names_the_jobs_that_may_still_run(
     assert "Nothing ends it: begin later, or cancel it." in shown.text
     assert "<li>nodes: gpu-1</li>" in shown.text
     assert re.search(r"<li>begins: 20\d\d-", shown.text)
+
+
+@pytest.mark.parametrize(("begins_s", "told"), [(629, True), (630, False)])
+def test_a_job_may_run_on_for_its_grace(
+    alice: User, project: Project, node: Node, begins_s: int, told: bool
+) -> None:
+    """After its ten minutes it gets SIGTERM, and half a minute later SIGKILL."""
+    job = cast.job(alice, project, state=State.RUNNING)
+    Job.objects.filter(pk=job.pk).update(started_at=cast.NOW, walltime_s=600)
+    cast.run(job, node, 0)
+    begins = cast.NOW + timedelta(seconds=begins_s)
+    found = still_running(nodes=[node], starts_at=begins, projects=[], users=[], now=cast.NOW)
+    assert found == [job] * told
+
+
+def test_who_is_below_a_project_it_is_for_may_go_on(
+    as_admin: Client, alice: User, project: Project, node: Node
+) -> None:
+    below = Project.objects.create(name="robots", parent=project)
+    beside = Project.objects.create(name="language")
+    for gpu, of in enumerate((project, below, beside)):
+        job = cast.job(alice, of, state=State.RUNNING, name=of.name)
+        Job.objects.filter(pk=job.pk).update(started_at=timezone.now(), walltime_s=20_000)
+        cast.run(job, node, gpu)
+    assert "all projects below them" in as_admin.get(ADD).text
+    shown = preview(as_admin, ADD, **asked(projects=["vision"]))
+    assert [job.name for job in shown.context["overlapping"]] == ["language"]
 
 
 @pytest.mark.parametrize(

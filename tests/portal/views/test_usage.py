@@ -12,8 +12,9 @@ from django.utils import timezone
 from jobs.bands import Band
 from jobs.lifecycle import State
 from portal.models import Allocation, Charge, DailyUsage, Job, Project, User
-from portal.queries import days
+from portal.queries import days, usage_page
 from portal.queries.spans import Span
+from portal.views import usage as views
 from tests.portal import cast
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -71,6 +72,30 @@ def test_the_url_says_what_is_told(
     as_carol: Client, charged: Project, query: str, expected: dict[str, float]
 ) -> None:
     assert rows(as_carol, query) == expected
+
+
+def test_a_page_of_many_rows_and_the_sum_of_all(
+    as_carol: Client, charged: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "PAGE_SIZE", 1)
+    for number, (name, other) in enumerate([("alice", "bob"), ("bob", "alice")], 1):
+        page = as_carol.get(f"/usage/?period=30d&by=user&page={number}").text
+        assert f">{name}</a>" in page and f">{other}</a>" not in page
+        assert f"{number} to {number} of 2</span>" in page
+        assert '<th scope="row">All</th><td class="number" data-label="GPU-hours">8.0<' in page
+    assert ">alice<" in as_carol.get("/usage/?period=30d&by=user&page=x").text
+
+
+def test_a_project_names_who_used_most(
+    as_carol: Client, charged: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_page, "FIRST", 1)
+    _, _, used = as_carol.get("/projects/vision/?period=30d").text.partition('id="use"')
+    assert ">alice</a>" in used and ">bob</a>" not in used
+    link = 'href="/usage/?by=user&amp;project=vision&amp;period=30d">and 1 more</a>'
+    assert link in used
+    monkeypatch.undo()
+    assert "more</a>" not in as_carol.get("/projects/vision/?period=30d").text
 
 
 def test_by_day_in_their_order(as_carol: Client, charged: Project) -> None:

@@ -15,7 +15,7 @@ from jobs.lifecycle import State as JobState
 from jobs.scheduler.simulate.changes import Changes, NodesChange, ProjectChange
 from portal.actions import what_if as actions
 from portal.models import Attempt, Node, Project, User, WhatIf
-from portal.queries.what_if import lines
+from portal.queries.what_if import lines, project_lines
 from portal.templatetags.what_if import difference
 from tests.portal import cast
 
@@ -188,10 +188,55 @@ def test_a_smaller_part_of_more_gpus_is_not_worse(other_nodes: bool, said: str) 
         "mean_wait_s", "median_wait_s", "p99_wait_s", "mean_completion_s", "fairness",
         "preemptions", "lost_gpu_hours", "refused",
     )  # fmt: skip
-    now, then = (dict.fromkeys(figures, 0) | {"allocated_share": part} for part in (0.9, 0.4))
+    now, then = (
+        dict.fromkeys(figures, 0) | {"jobs": 1, "allocated_share": part} for part in (0.9, 0.4)
+    )
     found = lines({"now": now, "then": then}, other_nodes=other_nodes)
     told = {line.name: difference(line) for line in found}
     assert told == dict.fromkeys(told, "about the same") | {"GPUs in use": said}
+
+
+def test_where_jobs_are_refused_nothing_else_is_better(lab: Project, as_admin: Client) -> None:
+    """Only the one that never starts any more would have waited."""
+    small = cast.person("bob", Project.objects.create(name="small"))
+    job = cast.job(
+        small, Project.objects.get(name="small"), gpus=2, state=JobState.COMPLETED,
+        submitted_at=timezone.now() - timedelta(hours=9),
+    )  # fmt: skip
+    at = timezone.now() - timedelta(hours=8)
+    Attempt.objects.create(job=job, number=1, started_at=at, ended_at=at, outcome="COMPLETED")
+    row = played(as_admin, **{"project-0-project": "vision", "project-0-gpus": "2"})
+    assert row.result["then"]["mean_wait_s"] < row.result["now"]["mean_wait_s"]
+    page = as_admin.get(f"/what-if/{row.pk}/")
+    told = {line.name: line.better for line in page.context["lines"]}
+    refused = told.pop("Jobs that could never start")
+    assert refused is False and set(told.values()) == {None}
+    assert "<strong>The two columns are not of the same jobs:</strong> 3 could start" in page.text
+    assert 'class="better"' not in page.text
+    assert "not of the same jobs" in as_admin.get("/what-if/").text
+
+
+def test_where_no_job_was_played_there_are_no_figures(lab: Project, as_admin: Client) -> None:
+    row = played(as_admin, **{"project-0-project": "vision", "project-0-gpus": "0"})
+    page = as_admin.get(f"/what-if/{row.pk}/")
+    lines = {line.name: line for line in page.context["lines"]}
+    assert lines["Jobs that could never start"].then == 3
+    assert lines["Mean wait"].now == 600 and lines["Mean wait"].then is None
+    assert page.text.count('data-label="with the change">none<') == 8
+    assert 'data-label="with the change">none<' in as_admin.get("/what-if/").text
+
+
+def test_a_project_is_compared_over_the_same_jobs_only() -> None:
+    side = {"jobs": 2, "mean_wait_s": 60.0, "p99_wait_s": 60.0, "slowdown": 2.0}
+    less = side | {"mean_wait_s": 0.0, "p99_wait_s": 0.0, "slowdown": 1.0}
+    result = {
+        "now": {"projects": {"a": side, "b": side, "c": side}},
+        "then": {"projects": {"a": less, "b": less, "c": less | {"jobs": 1}}},
+        "differ": {"b": 2},
+    }
+    found = {line.name: line for line in project_lines(result)}
+    better = {name: line.mean.better for name, line in found.items() if line.mean}
+    assert better == {"a": True, "b": None, "c": None}
 
 
 def test_while_it_is_at_work_the_page_asks_again_and_can_cancel(

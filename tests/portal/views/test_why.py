@@ -15,6 +15,7 @@ from jobs.scheduler.policy import Order
 from portal import broker
 from portal.actions import schedule
 from portal.models import Attempt, Job, Node, Partition, Project, SchedulingPolicy, User
+from portal.queries import pass_rows
 from tests.portal import cast
 
 HTMX = {"HX-Request": "true"}
@@ -49,6 +50,38 @@ def test_of_who_should_have_ended_nobody_tells_when_it_will(as_alice: Client, wa
     assert "; was to end by <time" in shown
 
 
+def test_behind_who_should_have_ended_all_keep_their_places(
+    as_alice: Client, alice: User, project: Project, waiting: Job
+):
+    cast.job(alice, project, name="newer", gpus=4)
+    Job.objects.filter(name="hog").update(started_at=timezone.now() - 3 * HOUR)
+    schedule.schedule(now=timezone.now())
+    waits = Job.objects.filter(state=State.PENDING).order_by("position")
+    assert [(job.position, job.starts_at) for job in waits] == [(1, None), (2, None)]
+    shown = text(as_alice, waits[1])
+    assert "nobody can tell" in shown
+    assert "2nd of 2 in partition" in shown
+
+
+def test_who_waits_for_nodes_to_come_back_has_no_place(as_alice: Client, waiting: Job):
+    Node.objects.update(drained=True)
+    schedule.schedule(now=timezone.now())
+    waiting.refresh_from_db()
+    assert (waiting.reason, waiting.position) == (Reason.PARTITION_DOWN, None)
+    assert "none: it does not wait for its turn" in text(as_alice, waiting)
+
+
+def test_the_place_of_whom_no_pass_looks_at_is_not_known(
+    as_alice: Client, alice: User, project: Project, waiting: Job, monkeypatch: pytest.MonkeyPatch
+):
+    later = cast.job(alice, project, submitted_at=timezone.now())
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 1)
+    schedule.schedule(now=timezone.now())
+    shown = text(as_alice, later)
+    assert "not all are looked at: its turn comes" in shown
+    assert "<dt>Place</dt><dd>not known</dd>" in shown
+
+
 def test_further_blockers_are_kept_and_told(as_alice: Client, alice: User, waiting: Job):
     Job.objects.filter(pk=waiting.pk).update(also=["The quota of vision is <full>."])
     shown = text(as_alice, waiting)
@@ -78,7 +111,7 @@ def test_the_parts_of_its_priority(as_alice: Client, waiting: Job):
     shown = text(as_alice, waiting)
     assert "Asks for 2 of the partition&#x27;s 4 GPUs: 50 of 100 points." in shown
     assert "in fair share: " in shown
-    assert "No admin has moved it: 0 points." in shown
+    assert "Nobody has moved it: 0 points." in shown
     Partition.objects.update(priority_weights={"size": 10.0})
     assert "5 of 10 points." in text(as_alice, waiting)
 
@@ -141,6 +174,23 @@ def test_who_waits_for_a_time_has_no_place_but_an_expected_start(
     assert (job.reason, job.position) == (Reason.BEGIN_TIME, None)
     assert job.starts_at is not None
     assert abs(job.starts_at - begin) < timedelta(minutes=2)
+
+
+def test_what_it_depends_on(as_alice: Client, as_bob: Client, alice: User, project: Project):
+    first, *_ = cast.array(alice, project, State.COMPLETED, State.RUNNING, State.RUNNING)
+    alone = cast.job(alice, project, name="alone", state=State.RUNNING)
+    waits = [{"kind": "afterok", "job_id": pk} for pk in (first.pk, alone.pk, 10**6)]
+    job = cast.job(alice, project)
+    job.spec |= {"dependencies": [*waits, {"kind": "singleton", "job_id": None}]}
+    job.save()
+    shown = text(as_alice, job, "?part=why")
+    whole = f"/queue/?array={first.pk}&amp;state="
+    assert f'afterok: <a href="{whole}all">train, all of array {first.pk}</a>' in shown
+    assert f'href="{whole}RUNNING">2 running</a>' in shown
+    assert f'afterok: <a href="/jobs/{alone.pk}/">alone, job {alone.pk}</a>' in shown
+    assert "afterok: a job that is no longer known" in shown
+    assert "singleton: your earlier jobs of the same name" in shown
+    assert "singleton: earlier jobs of alice of the same name" in text(as_bob, job, "?part=why")
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.COMPLETED])

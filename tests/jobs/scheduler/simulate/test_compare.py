@@ -20,6 +20,7 @@ from jobs.scheduler.simulate.changes import (
     kinds,
 )
 from jobs.scheduler.simulate.compare import Comparison, compare, play
+from jobs.spec import Resources
 from tests.jobs.scheduler.simulate.workloads import nodes, trial, workload
 
 FIRST = Policy(Order.SUBMISSION)
@@ -77,6 +78,39 @@ def test_a_quota_that_forbids_jobs_counts_them_and_the_others_have_the_node() ->
     both = tried(ProjectChange(A, gpus=2))
     assert (both.then.refused, both.then.figures.jobs, both.then.figures.mean_wait_s) == (2, 2, 0)
     assert both.then.figures.projects.keys() == {"b"}
+    assert both.differ == {"a": 2}, "the figures are not of the same jobs"
+    assert tried(ProjectChange(A, gpus=8)).differ == {}
+
+
+def test_as_many_jobs_may_be_others() -> None:
+    """As it is A may not start, with the change B."""
+    lab = replace(LAB, quotas=(Quota(A, Limits(gpus=2)),))
+    to_b = (ProjectChange(A, unlimited=True), ProjectChange(B, gpus=2))
+    both = compare(lab, FIRST, Changes(projects=to_b), lambda part: None)
+    assert (both.now.refused, both.then.refused) == (2, 2)
+    assert both.differ == {"a": 2, "b": 2}
+
+
+def test_who_waited_for_one_that_quotas_leave_too_few_gpus_of_a_model_is_played() -> None:
+    """Two nodes have the model that is allowed on one of them only."""
+    first, second = nodes(2)
+    gpus = tuple(replace(gpu, model="other") for gpu in second.gpus)
+    pair = Resources(nodes=2, gpus_per_node=1)
+    jobs = (
+        replace(trial(1, 0, 100, 2, project_id=A, request_s=100), resources=pair),
+        replace(trial(2, 0, 100, 1, project_id=A, request_s=100), after=(1,)),
+    )
+    lab = replace(
+        LAB, nodes=(first, replace(second, gpus=gpus)), jobs=jobs,
+        quotas=(Quota(A, Limits(gpu_models=frozenset({first.gpus[0].model}))),),
+    )  # fmt: skip
+    side = play(lab, FIRST, lambda part: None)
+    assert (side.never, side.figures.jobs) == ({1}, 1)
+
+
+def test_how_many_may_wait_is_not_played_and_refuses_nobody() -> None:
+    side = play(replace(LAB, quotas=(Quota(A, Limits(jobs_pending=0)),)), FIRST, lambda part: None)
+    assert (side.refused, side.figures.jobs) == (0, 4)
 
 
 def test_another_node_and_one_less() -> None:

@@ -166,7 +166,7 @@ def test_of_a_number_of_nodes_nobody_has_any_to_lend() -> None:
         scenario("r", RECORDED, Cluster({"": 2}), SimPolicy("p", walls=Walls.LENT))
 
 
-@pytest.mark.parametrize("known", [Known.REQUESTED, Known.GRANTED, Known.WITHIN])
+@pytest.mark.parametrize("known", [Known.REQUESTED, Known.WITHIN])
 def test_requested_times_have_to_be_known(known: Known) -> None:
     with pytest.raises(PolicyError, match="p: r does not tell what time its users asked for"):
         scenario("r", RECORDED, CLUSTER, SimPolicy("p", lengths=known))

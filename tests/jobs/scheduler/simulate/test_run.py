@@ -13,7 +13,7 @@ from jobs.scheduler.pool import KEPT
 from jobs.scheduler.preempt import LONG_RUN_S
 from jobs.scheduler.rank import waited_s
 from jobs.scheduler.simulate.job import Run, asked, pending
-from jobs.scheduler.simulate.lengths import Granted, Predicted, Requested, TrueLengths
+from jobs.scheduler.simulate.lengths import Predicted, Requested, TrueLengths
 from jobs.scheduler.simulate.policies import NAMED
 from jobs.scheduler.simulate.run import Simulation, Stuck
 from jobs.spec import Resources
@@ -205,9 +205,16 @@ def test_without_checkpoints_who_gives_way_begins_anew() -> None:
     assert (simulation.runs[1].lost_gpu_s, simulation.runs[1].wait_s) == (8 * 30, 10)
 
 
-def test_who_outlives_its_limit_is_taken_to_need_as_long_again_and_no_less_than_a_minute() -> None:
-    # Job 1 asked for 100 s and runs 350: it is expected at 100, then at 200 (as long again), then
-    # at 400. So at 150 job 3 seems to be gone in time for job 2, and starts.
+class Foretold(Requested):
+    """What was asked for is a guess."""
+
+    def more(self, ran_s: float) -> float:
+        return Predicted().more(ran_s)
+
+
+def test_who_outlives_what_was_foretold_is_taken_to_need_as_long_again() -> None:
+    # Job 1 is thought to run 100 s and runs 350: it is expected at 100, then at 200 (as long
+    # again), then at 400. So at 150 job 3 seems to be gone in time for job 2, and starts.
     work = workload(
         (
             trial(1, 0, 350, 7, request_s=100),
@@ -218,11 +225,13 @@ def test_who_outlives_its_limit_is_taken_to_need_as_long_again_and_no_less_than_
         ),
         1,
     )
-    found = starts(played(work, EASY, Requested()))
+    found = starts(played(work, EASY, Foretold()))
     assert found == {1: 0, 2: 391, 3: 150, 4: 201, 5: 401}
-    # Had its limit been prolonged, all would know that it ends at 350.
-    found = starts(played(work, EASY, Granted()))
-    assert found == {1: 0, 2: 350, 3: 150, 4: 360, 5: 360}
+    # Nobody is allowed to run for longer than they asked: it may be gone at any moment, and job 2
+    # is promised the next one.
+    found = starts(played(work, EASY, Requested()))
+    assert found == {1: 0, 2: 350, 3: 360, 4: 360, 5: 360}
+    assert (Predicted().more(5), Predicted().more(70)) == (60, 70)
 
 
 def test_what_has_ended_foretells_what_waits() -> None:
@@ -265,7 +274,7 @@ def test_played_twice_it_is_the_same() -> None:
 def test_passes_are_measured_with_the_clock_that_is_given() -> None:
     ticks = iter(range(1000))
     simulation = Simulation(
-        workload((trial(1, 0, 10, 8),), 1), FIFO, Granted(), lambda: float(next(ticks))
+        workload((trial(1, 0, 10, 8),), 1), FIFO, Requested(), lambda: float(next(ticks))
     )
     simulation.play()
     assert simulation.pass_s == [1.0]
