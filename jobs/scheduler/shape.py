@@ -87,11 +87,13 @@ class Shape:
             opens[at] = self._opens_after(self.ready[at], NOW, length, now)
         return opens
 
-    def enough(self, opens: Moments, after: float = NOW) -> float:
-        """The first moment after that by which as many nodes have opened as it needs; infinity if
-        there is none."""
+    def enough(self, opens: Moments, after: float | None = None) -> float:
+        """The first moment, or the first after that, by which as many nodes have opened as it
+        needs; infinity if there is none."""
         moments = np.sort(opens)[self.asked.nodes - 1 :]
-        return float(np.min(moments[moments > after], initial=math.inf))
+        if after is not None:
+            moments = moments[moments > after]
+        return float(np.min(moments, initial=math.inf))
 
     def reopen(self, opens: Moments, at: float, length: float, now: float) -> None:
         """Of those that have opened by then, but are reserved or promised then: put down when they

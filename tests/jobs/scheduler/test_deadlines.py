@@ -96,6 +96,13 @@ def test_nobody_is_kept_back_by_them(doomed: int, backfill: Backfill) -> None:
     assert [start.job_id for start in found.starts] == [500]
 
 
+def test_who_fits_now_but_for_a_promise_to_another_is_promised_the_time_behind_it() -> None:
+    second = pending(2, 2, walltime_s=7200, deadline_at=NOW + 5 * HOUR)
+    snapshot = bound(Backfill.RESERVING, 2, pending(1, 4), second)
+    snapshot = replace(snapshot, running=(running(50, 60, 1),))
+    assert promised(snapshot, NOW)[2] == (NOW + 2 * HOUR).timestamp()
+
+
 def test_where_nobody_may_pass_who_can_start_in_time_is_not_passed() -> None:
     early = asked(60, by_two(), pending(2, 2))
     none = replace(early, policy=replace(IN_ORDER, backfill=Backfill.NONE))
