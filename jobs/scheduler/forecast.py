@@ -42,7 +42,10 @@ class Forecast:
         self._lines: dict[tuple[int, int, int | None, float, float], Line] = {}
         self._parked: dict[Limit, dict[tuple[float, ...], list[Line]]] = defaultdict(dict)
         """By the limit that holds them up, and how much of it they need."""
-        self._events: list[tuple[float, int, Waits | None]] = []
+        self._closures = [closure for pool in pools.values() for closure in pool.closures]
+        self._events: list[tuple[float, int, Waits | None]] = [
+            (closure.end, -number, None) for number, closure in enumerate(self._closures, 1)
+        ]
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
         reservation ends or a limit on GPU-hours has room again."""
         self._on: dict[int, Sequence[Place]] = {}
@@ -53,10 +56,8 @@ class Forecast:
         self._awaited_by: dict[int, list[Gate]] = defaultdict(list)
         self._again: dict[int, Waits] = {}
         """Those that run now and wait again later."""
-        self._closures = [closure for pool in pools.values() for closure in pool.closures]
-        for number, closure in enumerate(self._closures, 1):
-            heapq.heappush(self._events, (closure.end, -number, None))
-        self._asked: set[int] = set()
+        heapq.heapify(self._events)
+        self._asked = set[int]()
         """About whom it is, if not about all: those who have not started yet."""
         self.starts: dict[int, float] = {}
         """By job id; infinity for those who could no longer end before their deadlines then."""
@@ -169,12 +170,10 @@ class Forecast:
         again = self._again.pop(job_id, None)
         if again is not None:
             return [again]
-        found = []
-        for gate in self._awaited_by.pop(job_id, ()):
+        gates = self._awaited_by.pop(job_id, ())
+        for gate in gates:
             gate.left -= 1
-            if not gate.left:
-                found += gate.waits
-        return found
+        return [waits for gate in gates if not gate.left for waits in gate.waits]
 
     def _let_go(self, limit: int, freed: set[str]) -> None:
         if self._awaited.get(limit) == self._now:
@@ -212,19 +211,23 @@ class Forecast:
                     if self._steps_aside(backlog, kind) or self._misses(backlog, kind):
                         return True
                     clear = False
-            elif not backlog.held & kind.bit:
-                if self._steps_aside(backlog, kind) or self._start_one(backlog, kind, clear):
-                    return True
-                if clear and kind.closed and kind.first.job.takes:  # It waits for a reservation.
-                    if self._misses(backlog, kind):
-                        return True
-                    clear = backlog.at <= self._now
-                    if not clear and self._start_one(backlog, kind, clear):
-                        return True
-                backlog.held |= kind.bit
-            elif kind.closed and kind.stands == backlog.blocked and backlog.at > self._now:
-                clear = False
+                continue
+            if not backlog.held & kind.bit and self._serve_kind(backlog, kind, clear):
+                return True
+            if kind.closed and kind.stands == backlog.blocked:
+                clear = clear and backlog.at <= self._now
         return False
+
+    def _serve_kind(self, backlog: Backlog, kind: Kind, clear: bool) -> bool:
+        """The same for the first of a kind of which there is room for one."""
+        moved = self._steps_aside(backlog, kind) or self._start_one(backlog, kind, clear)
+        if not moved and clear and kind.closed and kind.first.job.takes:
+            # It waits for a reservation.
+            late = self._misses(backlog, kind)
+            moved = late or (backlog.at > self._now and self._start_one(backlog, kind, clear=False))
+        if not moved:
+            backlog.held |= kind.bit
+        return moved
 
     def _steps_aside(self, backlog: Backlog, kind: Kind) -> bool:
         """Whether the first of a kind is too late for its deadline, or a quota is in its way."""
@@ -266,10 +269,8 @@ class Forecast:
         if not clear:
             free = [one for one in free if one not in backlog.kept]
         places = kind.choose(free)
-        if places is None and not clear:
-            soon = self._soon(kind, backlog.at)
-            if soon is not None:
-                line, places = soon
+        if places is None and not clear and (soon := self._soon(kind, backlog.at)) is not None:
+            line, places = soon
         if places is None:
             return False
         counted = line.jobs[0].job.counted
@@ -284,9 +285,8 @@ class Forecast:
         """The first that will be gone by then, and that no limit keeps back."""
         for _, line in kind.lines:
             _, runs_s, job = line.jobs[0]
-            if self._now + runs_s > by or self._now > job.by:
-                continue
-            if self._allowance.reached(job.counted, self._now) is None:
+            in_time = self._now + runs_s <= by and self._now <= job.by
+            if in_time and self._allowance.reached(job.counted, self._now) is None:
                 places = kind.choose(kind.open_for(job.limit_s, self._now))
                 if places is not None:
                     return line, places

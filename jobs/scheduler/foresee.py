@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import takewhile
 
 from jobs.bands import Band
 from jobs.scheduler.forecast import Forecast
@@ -95,14 +94,18 @@ class Foresight:
         return self._kept(self._play(EXPECTED))
 
     def _kept(self, found: dict[int, float]) -> dict[int, float]:
-        """No later than promised, for those before whom nobody comes back to the queue."""
-        ahead = takewhile(lambda job: self._waits(job.id), self.waiting)
-        by = {
-            job.id: promise.at
-            for job in ahead
-            if (promise := self.pools[job.partition].promises.get(job.id)) is not None
-        }
-        return {job_id: min(at, by.get(job_id, at)) for job_id, at in found.items()}
+        """No later than promised, as long as nobody of those before is expected sooner to whom
+        nothing is promised, as an array's limit or somebody's end still keeps them back."""
+        kept = dict(found)
+        unpromised: dict[str, float] = defaultdict(lambda: math.inf)
+        for job in self.waiting:
+            at = found.get(job.id, math.inf)
+            promise = self.pools[job.partition].promises.get(job.id)
+            if promise is None:
+                unpromised[job.partition] = min(at, unpromised[job.partition])
+            elif at < math.inf and promise.at < unpromised[job.partition]:
+                kept[job.id] = min(at, promise.at)
+        return kept
 
     def _waits(self, job_id: int) -> bool:
         return job_id not in self._running

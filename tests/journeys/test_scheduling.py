@@ -88,20 +88,17 @@ from django.utils import timezone
 from portal.models import Event, Job
 now = timezone.now()
 like = Job.objects.get(name='finetune')
-runs = (8, 400, 40, 320, 20, 240, 90, 160, 60, 360, 280, 120, 200, 30, 75)
-for minutes, seconds in enumerate(runs):
+for minutes, seconds in enumerate((8, 400, 40, 320, 20, 240, 90, 160, 60, 360, 280, 120, 200, 75)):
     ended = now - timedelta(minutes=minutes)
     job = Job.objects.get(pk=like.pk)
     job.pk, job.submission_key, job.state = None, None, 'COMPLETED'
     job.started_at, job.ended_at = ended - timedelta(seconds=seconds), ended
     job.save()
-    job.attempts.create(
-        number=1, started_at=job.started_at, ended_at=ended, outcome='COMPLETED')
+    job.attempts.create(number=1, started_at=job.started_at, ended_at=ended, outcome='COMPLETED')
     Event.objects.create(at=now, job=job, kind='state', new='COMPLETED')
 """
-"""Others of that name have run for 8 s to 400 s, the last of them for 8 s; from when the page is
-read the test's do, too. For however long the first has run by then, one in ten of those that ran
-for longer ended within the next 80 s: the earliest start that is told is now."""
+"""From when the page is read the test's run for 8 s to 400 s, too. For however long the first has
+run by then, one in ten of the longer ones ended within 80 s: the earliest start told is now."""
 SPREAD = re.compile(r"in about \d+ min, between (.+) and (.+)")
 
 
@@ -306,10 +303,9 @@ def _submit(page: Page, script: str) -> int:
 
 def _until_told(name: str, place: Path, *directives: str) -> str:
     """A job that ends when the file `over` appears there."""
-    lines = [f"#SBATCH {line}" for line in (f"--job-name={name}", "--time=00:10:00", *directives)]
-    return "\n".join(
-        ["#!/bin/bash", *lines, f"until [ -e {place}/over ]; do sleep 0.1; done", "echo over", ""]
-    )
+    asked = (f"--job-name={name}", "--time=00:10:00", *directives)
+    lines = "".join(f"#SBATCH {line}\n" for line in asked)
+    return f"#!/bin/bash\n{lines}until [ -e {place}/over ]; do sleep 0.1; done\necho over\n"
 
 
 def _cancel(page: Page, job: int) -> None:

@@ -81,6 +81,11 @@ CASES: dict[
          pending(3, 1, array_id=7, array_limit=2, array_index=3)],
         {1: (90, 90, 90), 3: (30, 30, 30)},
     ),
+    "behind a task that only its array's limit keeps back": (
+        [node(1, used={50: 1})], [running(50, 60, 1, array_id=7)],
+        [pending(1, 1, array_id=7, array_limit=1, array_index=1), pending(2, 4)],
+        {1: (60, 60, 60), 2: (120, 120, 120)},
+    ),
     "after what it waits for": (
         [node(1, used={50: 1})], HOUR,
         [pending(2, 1, dependency=WAITING, waits_for=(50,)),
