@@ -187,8 +187,8 @@ class Blockers:
         held = {h.job_id for r in shape.ready for h in r.holds.values() if h.end == math.inf}
         if not held:
             return ""
-        first = shape.earliest(1.0, self._now.timestamp())
-        known = [room for room, at in zip(shape.ready, first, strict=True) if at < math.inf]
+        opens = shape.openings.now()
+        known = [room for room, at in zip(shape.ready, opens, strict=True) if at < math.inf]
         if choose(shape.asked, known) is not None:
             return ""
         overdue = self._others.holding(held & self._others.ends.keys())

@@ -15,6 +15,7 @@ from jobs.scheduler.mix import Mix, on_each_node
 from jobs.scheduler.openings import Moments
 from jobs.scheduler.packing import Bools, Packing
 from jobs.scheduler.room import Room
+from jobs.scheduler.search import Search
 from jobs.scheduler.shape import Promise, Shape
 from jobs.scheduler.site import Choice, Rooms, Site, by_name, choose, placement
 from jobs.scheduler.snapshot import Node, Pending, Placement
@@ -228,14 +229,13 @@ class Pool:
         self, job_id: int, shape: Shape, length: float, now: float, by: float = math.inf
     ) -> Promise | None:
         """What `promise` would; nothing is kept."""
-        opens = shape.earliest(length, now)
-        at = shape.enough(opens)
+        search = Search(shape, length, now)
+        at = search.first()
         while at < math.inf and at <= by:
-            site = self._site_at(shape, at, length, opens)
+            site = self._site_at(shape, at, length, search.opens)
             if site is not None:
                 return Promise(job_id, shape, at, length, site)
-            shape.reopen(opens, at, length, now)
-            at = shape.enough(opens, at)
+            at = search.after(at)
         self._soonest[id(shape), length] = at
         return None
 

@@ -75,15 +75,19 @@ class Room(Available):
 
         Whoever is past their end at `start` counts as gone.
         """
-        there = self._there(start, until)
-        if (asked.exclusive and there) or any(held.part.alone for held in there):
-            return False
-        if (self.gpus_at(start, until) & mask).bit_count() < asked.gpus_per_node:
+        free = mask
+        for held in self._there(start, until):
+            if asked.exclusive or held.part.alone:
+                return False
+            free &= ~held.part.touches()
+        if free.bit_count() < asked.gpus_per_node:
             return False
         if asked.shards and self._shares_gpu_at(asked, mask, start, until) is None:
             return False
-        moments = [start, *(b.start for b in self.booked if start < b.start < until)]
-        return all(self._rest_fits(asked, moment) for moment in moments)
+        for held in self.booked:
+            if start < held.start < until and not self._rest_fits(asked, held.start):
+                return False
+        return self._rest_fits(asked, start)
 
     def gpus_at(self, start: float, until: float) -> int:
         """Whole GPUs that are free at `start` and not promised before `until`."""
@@ -107,28 +111,24 @@ class Room(Available):
 
         `after`: only later than this, when it does not fit.
         """
-        until = now + length
-        if after < now and self.fits_at(asked, mask, NOW, until) and is_open(closed, now, until):
+        until, needed, gpus = now + length, asked.gpus_per_node, self.free
+        may = after < now and (gpus & mask).bit_count() >= needed and is_open(closed, now, until)
+        if may and self.fits_at(asked, mask, NOW, until):
             return now
-        gpus, cpus, memory_mib = self.free, self.cpus, self.memory_mib
-        leaving = sorted(self.holds.values(), key=_by_end)
-        moments = [(held.end, held.part) for held in leaving]
-        moments += [(held.end, Part()) for held in self.booked]
-        moments += [(end, Part()) for _, end in closed]
-        moments.sort(key=lambda moment: moment[0])
-        for end, part in moments:
-            gpus |= part.touches()
-            cpus += part.cpus
-            memory_mib += part.memory_mib
+        moments = [(held.end, held.part.touches()) for held in self.holds.values()]
+        moments += [(held.end, 0) for held in self.booked]
+        moments += [(end, 0) for _, end in closed]
+        for end, freed in sorted(moments):
+            gpus |= freed
             if end == math.inf:
                 break
             start = max(end, now + 1)
-            if start <= after or (gpus & mask).bit_count() < asked.gpus_per_node:
+            if start <= after or (gpus & mask).bit_count() < needed:
                 continue
-            if self.fits_at(asked, mask, start, start + length) and is_open(
-                closed, start, start + length
-            ):
+            until = start + length
+            if is_open(closed, start, until) and self.fits_at(asked, mask, start, until):
                 return start
+            after = start
         return math.inf
 
     def opens(self, asked: Resources, mask: int) -> float:

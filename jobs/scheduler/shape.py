@@ -77,15 +77,7 @@ class Shape:
 
     def keeps(self, room: Room, until: float) -> bool:
         """Whether one of these nodes can do so beside what is promised."""
-        return not room.booked or self._fits_at(room, NOW, until)
-
-    def earliest(self, length: float, now: float) -> Moments:
-        """When each ready node first fits, at the latest; infinity where that is not known."""
-        known = self.openings.now()
-        opens = np.where(known == NOW, now, np.maximum(known, now + 1))
-        for at in self._particular():
-            opens[at] = self._opens_after(self.ready[at], NOW, length, now)
-        return opens
+        return not room.booked or self.fits_at(room, NOW, until)
 
     def enough(self, opens: Moments, after: float | None = None) -> float:
         """The first moment, or the first after that, by which as many nodes have opened as it
@@ -95,18 +87,13 @@ class Shape:
             moments = moments[moments > after]
         return float(np.min(moments, initial=math.inf))
 
-    def reopen(self, opens: Moments, at: float, length: float, now: float) -> None:
-        """Of those that have opened by then, but are reserved or promised then: put down when they
-        open next."""
-        for place in self._particular():
-            room = self.ready[place]
-            if opens[place] <= at and not self._fits_at(room, at, at + length):
-                opens[place] = self._opens_after(room, at, length, now)
-
-    def _opens_after(self, room: Room, after: float, length: float, now: float) -> float:
-        node_id = room.node.id
-        closed = self.closed.get(node_id, ())
-        return room.earliest(self.asked, self.masks[node_id], length, now, closed, after)
+    def opens_after(self, place: int, after: float, length: float, now: float) -> float:
+        """When a ready node first fits for so long later than that, at the latest, beside what is
+        promised; infinity if that is not known."""
+        room = self.ready[place]
+        closed = self.closed.get(room.node.id, ())
+        mask = self.masks[room.node.id]
+        return room.earliest(self.asked, mask, length, now, closed, after)
 
     def fitting_at(self, start: float, until: float, opens: Moments | None = None) -> Rooms:
         """The nodes that can take its part then, beside what is promised.
@@ -114,20 +101,21 @@ class Shape:
         `opens`: when each does, as far as that is known already.
         """
         known = self.openings.now() if opens is None else opens
-        particular = self._particular()
+        particular = self.particular()
         return [
             self.ready[at]
             for at in np.flatnonzero(known <= start)
-            if at not in particular or self._fits_at(self.ready[at], start, until)
+            if at not in particular or self.fits_at(self.ready[at], start, until)
         ]
 
-    def _particular(self) -> set[int]:
+    def particular(self) -> set[int]:
         """The ready nodes for which it matters for how long: promised, or closed at times."""
         places = self.openings.places
         booked = {r.node.id for promise in self.promises.values() for r, _ in promise.site}
         return {places[node_id] for node_id in (*booked, *self.closed) if node_id in places}
 
-    def _fits_at(self, room: Room, start: float, until: float) -> bool:
+    def fits_at(self, room: Room, start: float, until: float) -> bool:
+        """Whether one of these nodes can take its part then, beside what is promised."""
         node_id = room.node.id
         return room.fits_at(self.asked, self.masks[node_id], start, until) and (
             node_id not in self.closed or is_open(self.closed[node_id], start, until)
