@@ -50,6 +50,15 @@ def test_of_who_should_have_ended_nobody_tells_when_it_will(as_alice: Client, wa
     assert "; was to end by <time" in shown
 
 
+def test_who_comes_too_late_for_a_deadline_is_told_so(as_alice: Client, waiting: Job):
+    waiting.spec["deadline_at"] = (timezone.now() + 1.5 * HOUR).isoformat()
+    waiting.save()
+    schedule.schedule(now=timezone.now())
+    shown = text(as_alice, waiting)
+    assert "to end before its deadline, and as far as is known it cannot." in shown
+    assert "<dt>Expected start</dt><dd>none before its deadline</dd>" in shown
+
+
 def test_behind_who_should_have_ended_all_keep_their_places(
     as_alice: Client, alice: User, project: Project, waiting: Job
 ):
