@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from jobs.scheduler.allowance import Allowance, Limit
 from jobs.scheduler.backlog import Backlog
 from jobs.scheduler.closures import Closure
-from jobs.scheduler.lines import Coming, Counted, Gate, Kind, Line, Waits
+from jobs.scheduler.kept import Kept
+from jobs.scheduler.lines import Coming, Counted, Gates, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.tally import Tally
@@ -39,6 +40,7 @@ class Forecast:
                 self._places[place.node_id] = place
                 for held in place.holds:
                     self._at[held[1]].append(place)
+        self._kept = Kept(pools.values(), self._places)
         self._lines: dict[tuple[int, int, int | None, float, float], Line] = {}
         self._parked: dict[Limit, dict[tuple[float, ...], list[Line]]] = defaultdict(dict)
         """By the limit that holds them up, and how much of it they need."""
@@ -51,12 +53,7 @@ class Forecast:
         self._on: dict[int, Sequence[Place]] = {}
         self._awaited: dict[int, float] = {}
         """When limits on GPU-hours are looked at again."""
-        self._gates: dict[frozenset[int], Gate] = {}
-        """By whom they wait for."""
-        self._awaited_by: dict[int, list[Gate]] = defaultdict(list)
-        self._again: dict[int, Waits] = {}
-        """Those that run now and wait again later."""
-        heapq.heapify(self._events)
+        self._gates = Gates()
         self._asked = set[int]()
         """About whom it is, if not about all: those who have not started yet."""
         self.starts: dict[int, float] = {}
@@ -77,22 +74,12 @@ class Forecast:
         """A job that waits, and will run for so long; `after`: those that have to end before, none
         of which is unknown."""
         self._backlogs[job.partition].kind(job.shape)
+        self._kept.comes(job)
         waits = Waits(job.rank, runs_s, job)
-        if not after:
-            self._ready(waits)
-        elif job.id in after:
-            self._again[job.id] = waits
+        if after:
+            self._gates.wait(waits, after)
         else:
-            self._gate(after).waits.append(waits)
-
-    def _gate(self, after: frozenset[int]) -> Gate:
-        """One for all that wait for the same: arrays come after arrays."""
-        gate = self._gates.get(after)
-        if gate is None:
-            gate = self._gates[after] = Gate(len(after))
-            for other in after:
-                self._awaited_by[other].append(gate)
-        return gate
+            self._ready(waits)
 
     def play(self, about: Iterable[int] = ()) -> dict[int, float]:
         """Until nothing happens any more, or all have started `about` whom it is; `starts`."""
@@ -160,20 +147,9 @@ class Forecast:
             freed.add(place.partition)
         for limit in self._allowance.ends(job_id, self._now):
             self._unpark(limit, freed)
-        for other in self._let_through(job_id):
+        for other in self._gates.let_through(job_id):
             self._ready(other)
             freed.add(other.job.partition)
-
-    def _let_through(self, job_id: int) -> list[Waits]:
-        """Who waited for its end, and now for nobody's. If it waits again itself, the others do
-        for its next one."""
-        again = self._again.pop(job_id, None)
-        if again is not None:
-            return [again]
-        gates = self._awaited_by.pop(job_id, ())
-        for gate in gates:
-            gate.left -= 1
-        return [waits for gate in gates if not gate.left for waits in gate.waits]
 
     def _let_go(self, limit: int, freed: set[str]) -> None:
         if self._awaited.get(limit) == self._now:
@@ -249,6 +225,7 @@ class Forecast:
         return True
 
     def _park(self, backlog: Backlog, line: Line, limit: Limit) -> None:
+        self._kept.leaves(line.jobs[0].job.id)
         backlog.park(line)
         counted = line.jobs[0].job.counted
         need = counted.gpus, self._allowance.charge(counted), counted.at_once
@@ -265,7 +242,7 @@ class Forecast:
     def _start_one(self, backlog: Backlog, kind: Kind, clear: bool) -> bool:
         """Start the first of its jobs that may; False if it would be in the way of the blocked."""
         line = kind.lines[0][1]
-        free = kind.open_for(line.jobs[0].job.limit_s, self._now)
+        free = self._free(kind, line.jobs[0])
         if not clear:
             free = [one for one in free if one not in backlog.kept]
         places = kind.choose(free)
@@ -281,13 +258,19 @@ class Forecast:
         self._start(backlog, line, places, counted)
         return True
 
+    def _free(self, kind: Kind, waits: Waits) -> list[Place]:
+        """Where there is room for its part, of which nothing is promised or reserved meanwhile."""
+        rank, _, job = waits
+        free = kind.open_for(job.limit_s, self._now)
+        return self._kept.clear(kind, rank, free, self._now, self._now + job.limit_s)
+
     def _soon(self, kind: Kind, by: float) -> tuple[Line, Sequence[Place]] | None:
         """The first that will be gone by then, and that no limit keeps back."""
         for _, line in kind.lines:
             _, runs_s, job = line.jobs[0]
             in_time = self._now + runs_s <= by and self._now <= job.by
             if in_time and self._allowance.reached(job.counted, self._now) is None:
-                places = kind.choose(kind.open_for(job.limit_s, self._now))
+                places = kind.choose(self._free(kind, line.jobs[0]))
                 if places is not None:
                     return line, places
         return None
@@ -316,5 +299,7 @@ class Forecast:
         if job.takes and line.asking and not line.jobs:
             asking, line.asking = line.asking, []
             self._ask(backlog, asking)
+        if self._kept.leaves(job.id) or rank == backlog.blocked:
+            backlog.held = 0
         if rank == backlog.blocked:
             backlog.unblock()

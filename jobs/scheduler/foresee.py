@@ -103,7 +103,7 @@ class Foresight:
             promise = self.pools[job.partition].promises.get(job.id)
             if promise is None:
                 unpromised[job.partition] = min(at, unpromised[job.partition])
-            elif at < math.inf and promise.at < unpromised[job.partition]:
+            elif promise.at < unpromised[job.partition]:
                 kept[job.id] = min(at, promise.at)
         return kept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -62,12 +63,46 @@ class Waits(NamedTuple):
 
 
 @dataclass(slots=True)
-class Gate:
+class _Gate:
     """Jobs that wait for the same others to end."""
 
     left: int
     """How many of these have not."""
     waits: list[Waits] = field(default_factory=list)
+
+
+class Gates:
+    """Who waits for others to end."""
+
+    def __init__(self) -> None:
+        self._gates: dict[frozenset[int], _Gate] = {}
+        """By whom they wait for: whole arrays wait for the same."""
+        self._awaited_by: dict[int, list[_Gate]] = defaultdict(list)
+        self._again: dict[int, Waits] = {}
+        """Those that run now and wait again later."""
+
+    def wait(self, waits: Waits, after: frozenset[int]) -> None:
+        """For all of these."""
+        if waits.job.id in after:
+            self._again[waits.job.id] = waits
+            return
+        gate = self._gates.get(after)
+        if gate is None:
+            gate = self._gates[after] = _Gate(len(after))
+            for other in after:
+                self._awaited_by[other].append(gate)
+        gate.waits.append(waits)
+
+    def let_through(self, job_id: int) -> list[Waits]:
+        """Who waited for its end, and now for nobody's. If it waits again itself, the others do
+        for its next one."""
+        again = self._again.pop(job_id, None)
+        if again is not None:
+            return [again]
+        gates = self._awaited_by.pop(job_id, ())
+        for gate in gates:
+            gate.left -= 1
+        return [waits for gate in gates if not gate.left for waits in gate.waits]
 
 
 NOBODY = -1

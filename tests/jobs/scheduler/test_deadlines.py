@@ -103,6 +103,17 @@ def test_who_fits_now_but_for_a_promise_to_another_is_promised_the_time_behind_i
     assert promised(snapshot, NOW)[2] == (NOW + 2 * HOUR).timestamp()
 
 
+def test_who_is_promised_a_time_before_its_deadline_is_not_told_that_it_is_too_late() -> None:
+    """Job 3 fits now, but is not to be in its way."""
+    nodes = (node(1, used={50: 4}), node(2, used={51: 3}))
+    second = pending(2, 4, deadline_at=NOW + 3.1 * HOUR)
+    queue = (pending(1, 4, walltime_s=36_000), second, pending(3, 1, walltime_s=18_000))
+    active = (running(50, 60, 1), running(51, 120, 2))
+    found = plan(Snapshot(nodes, queue, active, policy=IN_ORDER), NOW)
+    assert found.estimates[2].at == NOW + 2 * HOUR
+    assert "cannot" not in found.explanations[2].more[-1]
+
+
 def test_where_nobody_may_pass_who_can_start_in_time_is_not_passed() -> None:
     early = asked(60, by_two(), pending(2, 2))
     none = replace(early, policy=replace(IN_ORDER, backfill=Backfill.NONE))

@@ -66,6 +66,12 @@ CASES: dict[
         [pending(1, 4), pending(2, 2, walltime_s=1800), pending(3, 2, walltime_s=1860)],
         {1: (60, 60, 60), 2: (30, 30, 30), 3: (120, 120, 120)},
     ),
+    "where nothing is promised to others before it": (
+        [node(1, used={50: 4}), node(2, used={51: 3})], [running(50, 60, 1), running(51, 120, 2)],
+        [pending(1, 4, walltime_s=36_000), pending(2, 4), pending(3, 1, walltime_s=18_000),
+         pending(4, 1, walltime_s=7200)],
+        {1: (60, 60, 60), 2: (120, 120, 120), 3: (180, 180, 180)},
+    ),
     "from its begin time on": (
         FULL, HOUR, [pending(1, 4, begin_at=NOW + timedelta(minutes=90))], {1: (90, 90, 90)},
     ),
