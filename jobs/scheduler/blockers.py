@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.admit import admit
+from jobs.scheduler.claims import Barred
 from jobs.scheduler.closures import Closure
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.demand import largest
 from jobs.scheduler.explain import unavailable
-from jobs.scheduler.limits import Excess, Limited, Scope
+from jobs.scheduler.limits import Excess, Limited, Rule, Scope
 from jobs.scheduler.pool import Pool
+from jobs.scheduler.quota_words import spoken_for
 from jobs.scheduler.shape import Promise, Shape
 from jobs.scheduler.shortage import need, shortage
 from jobs.scheduler.site import choose
@@ -65,12 +67,15 @@ class Blockers:
         others: Others,
         told: Told,
         now: datetime,
+        barred: Mapping[int, Barred],
     ) -> None:
+        """`barred`: by job id, who has to leave their quota to others before them."""
         self._pools = pools
         self._counters = counters
         self._others = others
         self._told = told
         self._now = now
+        self._barred = barred
         self._room: dict[int, str | None] = {}
         self._unpromised: dict[int, str] = {}
         """What is told of what they lack to those of a class who are far behind."""
@@ -89,13 +94,22 @@ class Blockers:
         elif closure is not None:
             reason = Reason.RESERVATION
             room = self._reserved(job, shape, closure) + self._outlook(job, pool, aside, closure)
-        elif not limits:
+        elif not limits and job.id not in self._barred:
             reason, room = Reason.PRIORITY, self._kept(job, pool, shape, ahead)
         if limits:
             sentences = [excess.sentence for excess in limits] + self._making_room(job)
             more = (*sentences[1:], room) if room else tuple(sentences[1:])
-            return Explanation(_reason(limits[0]), sentences[0], more, ahead)
+            return Explanation(_reason(limits[0].rule), sentences[0], more, ahead)
+        if job.id in self._barred:
+            barred = self._barred[job.id]
+            return Explanation(
+                _reason(barred.rule), self._spoken_for(barred), (room,) if room else (), ahead
+            )
         return Explanation(reason, room, self._too_large(job, pool, shape), ahead)
+
+    def _spoken_for(self, barred: Barred) -> str:
+        names = jobs_named(self._others.holding(barred.by))
+        return spoken_for(barred.rule, names, len(barred.by) > 1)
 
     def _limits(self, job: Pending, gpus: float) -> tuple[Excess, ...]:
         group = self._counters.group(job.project_id, job.user_id, job.band)
@@ -289,5 +303,5 @@ def _unless(aside: Iterable[Pending], moment: datetime, others: Others) -> str:
     return f"unless {which} starts there first"
 
 
-def _reason(excess: Excess) -> Reason:
-    return QUOTA_REASONS.get((excess.rule.limited, excess.rule.scope), Reason.QUOTA_GPUS)
+def _reason(rule: Rule) -> Reason:
+    return QUOTA_REASONS.get((rule.limited, rule.scope), Reason.QUOTA_GPUS)

@@ -89,6 +89,17 @@ def array_limit(limit: int, first_end: datetime | None, now: datetime) -> Explan
     return Explanation(Reason.ARRAY_LIMIT, f"{detail}.")
 
 
+def array_turn(limit: int, running: int) -> Explanation:
+    """Fewer run, but those before it are promised a time."""
+    run = f"{running:,} of them {'runs' if running == 1 else 'run'} now and" if running else "and"
+    rest = limit - running
+    come = "the next one comes" if rest == 1 else f"the next {rest:,} come"
+    return Explanation(
+        Reason.ARRAY_LIMIT,
+        f"Its array may run {count(limit, 'task')} at once (%{limit}), {run} {come} before it.",
+    )
+
+
 def no_nodes(partition: str) -> Explanation:
     """The partition is empty."""
     return Explanation(

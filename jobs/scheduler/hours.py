@@ -183,21 +183,21 @@ class Hours:
 
     def starts(self, group: int, job_id: int, now: float, until: float, gpus: float) -> None:
         """A job that the tally counts begins to use its GPUs, until then at most."""
-        for counter in self._tally.hours(group):
+        for counter in self._tally.counters(group).micros:
             self._limit(counter).starts(job_id, now, until, gpus)
 
     def ends(self, group: int, job_id: int, now: float) -> None:
         """It is over; what it has not used the tally is told by the caller."""
-        for counter in self._tally.hours(group):
+        for counter in self._tally.counters(group).micros:
             self._limit(counter).ends(job_id, now)
 
     def are_limited(self, group: int) -> bool:
         """Whether any such limit holds for the group."""
-        return bool(self._tally.hours(group))
+        return bool(self._tally.counters(group).micros)
 
     def falls(self, group: int, limit: int, now: float) -> bool:
         """Whether less counts against the limit than was known."""
-        for counter in self._tally.hours(group):
+        for counter in self._tally.counters(group).micros:
             if counter.index == limit:
                 before = counter.taken
                 self._limit(counter).advance(now)
@@ -206,7 +206,7 @@ class Hours:
 
     def room_at(self, group: int, limit: int, charge: int, now: float) -> float | None:
         """When a limit has room for so many millionths of a GPU-second more; None if not known."""
-        for counter in self._tally.hours(group):
+        for counter in self._tally.counters(group).micros:
             if counter.index == limit:
                 return self._limit(counter).room_at(charge, now)
         return None

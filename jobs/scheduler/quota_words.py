@@ -53,6 +53,12 @@ def excess(
     return Excess(rule, user_id, used, held, asked, over, until, owed, sentence)
 
 
+def spoken_for(rule: Rule, names: str, many: bool) -> str:
+    """What to tell whoever would take what others before it are going to need."""
+    come = "come" if many else "comes"
+    return f"{_allows(rule)}; what is left of that is kept for {names}, which {come} before it."
+
+
 def _field(rule: Rule, jobs: int) -> str:
     if rule.limited is Limited.JOBS_PENDING:
         return "project" if jobs == 1 else "array"

@@ -166,9 +166,9 @@ class Tally:
         """All that `check` may tell to be in the way of this group's jobs."""
         return self._groups[group].limits
 
-    def hours(self, group: int) -> tuple[Counter, ...]:
-        """Those of GPU-hours that this group counts in."""
-        return self._groups[group].micros
+    def counters(self, group: int) -> Group:
+        """All that this group counts in."""
+        return self._groups[group]
 
     def history(self, counter: Counter) -> Iterable[Slice]:
         """When what counts in one of GPU-hours was used, as far as that is told."""

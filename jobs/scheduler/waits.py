@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property
@@ -31,9 +31,8 @@ def own_waits(job: Pending, others: Others, arrays: Arrays, now: datetime) -> li
         found.append(explain.dependency(others.awaited(job), others.ends_of(job), now))
     if job.begin_at is not None and job.begin_at.timestamp() > now.timestamp():
         found.append(explain.begin_time(job.begin_at, now))
-    if job.array_limit is not None and arrays.running(job.array_id) >= job.array_limit:
-        first_end = arrays.first_end(job.array_id)
-        found.append(explain.array_limit(job.array_limit, first_end, now))
+    if job.array_limit is not None and arrays.taken(job.array_id) >= job.array_limit:
+        found.append(arrays.excuse(job.array_id, job.array_limit, now))
     return found
 
 
@@ -84,10 +83,12 @@ class Others:
 
 
 class Arrays:
-    """How many tasks of each array run, those included that this plan starts."""
+    """How many tasks of each array run, those included that this plan starts, and how many are
+    promised a time."""
 
     def __init__(self, running: Iterable[Running]) -> None:
         self._ends: dict[int, list[datetime]] = defaultdict(list)
+        self._promised: Counter[int] = Counter()
         for job in running:
             self.add(job.array_id, job.ends_by)
 
@@ -95,8 +96,20 @@ class Arrays:
         if array_id is not None:
             self._ends[array_id].append(ends_by.astimezone(UTC))
 
-    def running(self, array_id: int | None) -> int:
-        return len(self._ends.get(array_id, ())) if array_id is not None else 0
+    def promise(self, array_id: int) -> None:
+        """A task is going to start before any behind it."""
+        self._promised[array_id] += 1
 
-    def first_end(self, array_id: int | None) -> datetime | None:
-        return min(self._ends.get(array_id, ()), default=None) if array_id is not None else None
+    def taken(self, array_id: int | None) -> int:
+        """How many run, or come next."""
+        return self._running(array_id) + self._promised[array_id] if array_id is not None else 0
+
+    def excuse(self, array_id: int | None, limit: int, now: datetime) -> Explanation:
+        """What the others are told, who may not run beside them."""
+        ends = self._ends.get(array_id, ()) if array_id is not None else ()
+        if len(ends) < limit:
+            return explain.array_turn(limit, len(ends))
+        return explain.array_limit(limit, min(ends, default=None), now)
+
+    def _running(self, array_id: int) -> int:
+        return len(self._ends.get(array_id, ()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,6 +13,7 @@ from itertools import islice
 from jobs.lifecycle import HELD, Reason
 from jobs.scheduler import explain
 from jobs.scheduler.blockers import Blockers, Told
+from jobs.scheduler.claims import Taken
 from jobs.scheduler.cluster import pools_of
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.decide import Decided, Pass
@@ -69,7 +71,8 @@ class Walk:
         moment = now.timestamp()
         victims = [_victim(job, counters, moment) for job in snapshot.running]
         preemption = Preemption(victims, counters, snapshot.policy, moment)
-        room = Pass(pools, counters, snapshot.policy, moment, preemption)
+        held = partial(_held, snapshot, counters, moment)
+        room = Pass(pools, counters, snapshot.policy, moment, preemption, held)
         excuses = Excuses(pools, counters.tree)
         others, arrays = Others(snapshot), Arrays(snapshot.running)
         return cls(snapshot, now, pools, counters, room, excuses, others, arrays)
@@ -87,6 +90,8 @@ class Walk:
         elif self.room.consider(job):
             self._begin(job)
             return
+        elif job.array_id is not None and job.id in self.pools[job.partition].promises:
+            self.arrays.promise(job.array_id)
         startable = not _is_stuck(kept)
         if startable:
             self.startable.append(job)
@@ -128,11 +133,12 @@ class Walk:
 
     def explanations(self) -> dict[int, Explanation]:
         """Of those that wait for room or for a quota."""
-        told = Told.of(self.snapshot.running, self.room.decided.preempted)
-        tell = Blockers(self.pools, self.counters, self.others, told, self.now)
+        decided = self.room.decided
+        told = Told.of(self.snapshot.running, decided.preempted)
+        tell = Blockers(self.pools, self.counters, self.others, told, self.now, decided.barred)
         ahead: Counter[str] = Counter()
         found = {}
-        begun = {job.id for job in self.room.decided.started}
+        begun = {job.id for job in decided.started}
         for job in self.startable:
             if job.id in begun:
                 continue
@@ -184,6 +190,16 @@ class Walk:
 
 def _is_stuck(kept: Sequence[Explanation]) -> bool:
     return any(why.reason in _STUCK for why in kept)
+
+
+def _held(snapshot: Snapshot, counters: Counters, now: float) -> Iterator[Taken]:
+    """What those have who run, as quotas count it."""
+    ends = {job.id: job.ends_by.timestamp() for job in snapshot.running if not job.is_stuck(now)}
+    for holding in snapshot.quota_usage.running if snapshot.quota_usage else ():
+        asked = holding.demand
+        group = counters.group(asked.project_id, asked.user_id, asked.band)
+        began = holding.started_at.timestamp()
+        yield Taken(asked.job_id, group, asked.gpus, began, ends.get(asked.job_id, math.inf))
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:
