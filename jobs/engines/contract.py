@@ -43,6 +43,9 @@ class Launch:
     grace_s: int = WALLTIME_GRACE_S
     memory_mib: int | None = None
     log_cap_bytes: int = 64 * 1024 * 1024
+    late: bool = False
+    """It must not begin any more: a run that an earlier launch has begun goes on, and one that has
+    not begun never will."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ _DEFAULTS: "dict[str, Any]" = {
     "grace_s": 30,
     "memory_mib": None,
     "log_cap_bytes": 64 * 1024 * 1024,
+    "late": False,
 }
 
 
@@ -93,7 +94,8 @@ def _refused(given: "dict[str, Any]", error: Exception) -> "dict[str, Any]":
 
 
 def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":
-    """What to run, or None when it was launched before: the directory is the guard."""
+    """What to run, or None when it was launched before, the directory being the guard, or comes
+    too late: then no launch that is still on its way finds the directory free."""
     spec = dict(_DEFAULTS)
     spec.update(given)
     # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
@@ -102,6 +104,9 @@ def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":
     try:
         os.mkdir(run.dir, 0o700)
     except FileExistsError:
+        return None
+    if spec.pop("late"):
+        run.take("begun", state.NEVER + "not_begun")
         return None
     try:
         _write(run.path("script"), script, 0o700)

@@ -28,9 +28,11 @@ class Part(NamedTuple):
     pk: int
     attempt_id: int
     attempt__job_id: int
+    attempt__started_at: datetime
     attempt__preempted_by: str
     node__name: str
     phase: str
+    tries: int
     started_at: datetime | None
     ended_at: datetime | None
     cause: str
@@ -81,6 +83,11 @@ class Case:
     @property
     def broken(self) -> bool:
         return any(part.broken for part in self.parts)
+
+    @property
+    def unsent(self) -> bool:
+        """Nothing of it ever went to a node, and nothing will."""
+        return all(part.phase == Phase.VOID and not part.tries for part in self.parts)
 
     @property
     def makes_room(self) -> bool:

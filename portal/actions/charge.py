@@ -48,10 +48,14 @@ class Piece:
 
 
 def charge(*, now: datetime) -> int:
-    """Charge every allocation for what it has held since it was last charged; how many were."""
+    """Charge every allocation for what it has held since it was last charged; how many were.
+
+    One whose launch was not sent yet may be taken back as if it had never been, and waits.
+    """
+    due = Q(charged_until__lte=now - EVERY) & ~Q(phase=Allocation.Phase.PLANNED)
     done = 0
     for _ in range(MAX_BATCHES):
-        charged = _batch(now, Q(charged_until__lte=now - EVERY))
+        charged = _batch(now, due)
         done += charged
         if charged < BATCH:
             break

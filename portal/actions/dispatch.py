@@ -25,6 +25,7 @@ from portal.actions.clock import Clock
 from portal.actions.launches import READ, launches_of
 from portal.actions.settle import settle, settle_locked
 from portal.models import Allocation, Attempt, Node, update_each
+from portal.queries.sendings import too_late
 
 Phase = Allocation.Phase
 RESEND_AFTER = timedelta(seconds=10)
@@ -35,6 +36,8 @@ STOPS = (
     "attempt__job__cancelled_by__username", "attempt__job__cancelled_by__first_name",
     "attempt__job__cancelled_by__last_name",
 )  # fmt: skip
+SENT_ONCE = Q(phase=Phase.LAUNCHING, tries=1)
+"""Of others an earlier sending may still arrive."""
 NEVER_REACHED = (NoRoute, Refused, LoginRefused, HostKeyChanged, NoPython)
 """These say for certain that nothing we sent was carried out."""
 
@@ -46,22 +49,27 @@ def dispatch(*, node_id: int, now: datetime) -> None:
     node = Node.objects.to_ask(node_id)
     if node is None:
         return
+    clock = Clock(now)
     _send_stops(node, now)
-    _send_launches(node, now)
+    # A node may take long to answer, and launches are counted from when they are sent.
+    _send_launches(node, clock.now)
 
 
 def _send_launches(node: Node, now: datetime) -> None:
+    _take_back(node, now)
     claimed = _claim(node, now)
     if not claimed:
         return
     clock = Clock(now)
     try:
-        answers = reach.engine(node).launch(launches_of(claimed, node, now=now))
+        answers = reach.engine(node).launch(
+            launches_of(claimed, node, now=now, late=_resent_late(claimed, now))
+        )
     except NEVER_REACHED as error:
         # Out of reach at once, or the next pass would choose it again, and again.
         nodes.missed(node=node, error=error, now=now, at_once=True)
         why = f"{node.name} could not be reached: {error.message}"
-        _withdraw(dict.fromkeys(claimed, why), now)
+        _withdraw(dict.fromkeys(claimed, why), SENT_ONCE, now)
         return
     except NodeError as error:
         # It may have started all the same: it stays LAUNCHING and is sent again.
@@ -78,7 +86,22 @@ def _send_launches(node: Node, now: datetime) -> None:
         # Left as it is, its emptiness would draw in one job after the other.
         why = f"launches fail here: {told[next(iter(refused)).key].message}"
         nodes.drain(node=node, reason=why[:200], actor=None, now=now)
-        _withdraw(refused, clock.now)
+        _withdraw(refused, SENT_ONCE, clock.now)
+
+
+def _take_back(node: Node, now: datetime) -> None:
+    """Give back what no worker was there to send, where by now it would end too late."""
+    planned = node.allocations.filter(phase=Phase.PLANNED, attempt__ended_at=None)
+    if late := too_late(planned, now):
+        _withdraw(late, Q(phase=Phase.PLANNED), now)
+
+
+def _resent_late(claimed: list[Allocation], now: datetime) -> frozenset[str]:
+    """The keys of those that were sent before, and would end too late if they began only now."""
+    again = [part.pk for part in claimed if part.tries]
+    if not again:
+        return frozenset()
+    return frozenset(part.key for part in too_late(Allocation.objects.filter(pk__in=again), now))
 
 
 def _claim(node: Node, now: datetime) -> list[Allocation]:
@@ -94,7 +117,7 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
             .select_related(
                 "attempt__job__owner", "attempt__job__project", "attempt__job__partition"
             )
-            .only(*READ)[:MAX_BATCH]
+            .only("tries", *READ)[:MAX_BATCH]
         )
         Allocation.objects.filter(pk__in=[part.pk for part in claimed]).update(
             phase=Phase.LAUNCHING, sent_at=now, tries=F("tries") + 1
@@ -102,12 +125,12 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
     return claimed
 
 
-def _withdraw(whys: dict[Allocation, str], now: datetime) -> None:
-    """Nothing was started: give back, unless an earlier sending may still arrive."""
+def _withdraw(whys: dict[Allocation, str], unsent: Q, now: datetime) -> None:
+    """Nothing was started: give back those that are `unsent` still."""
     with transaction.atomic():
         jobs = lock(part.attempt.job_id for part in whys)
         update_each(
-            Allocation.objects.filter(phase=Phase.LAUNCHING, tries=1),
+            Allocation.objects.filter(unsent),
             {
                 part.pk: {"phase": Phase.VOID, "ended_at": now, "message": why}
                 for part, why in whys.items()

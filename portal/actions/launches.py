@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,8 @@ from jobs import environment
 from jobs.engines.contract import Launch
 from jobs.environment import GpuShare, NodePart
 from jobs.spec_json import from_dict
-from portal.models import Allocation, Job, Lease, Node, PreparedFor, Script
+from portal.models import Allocation, Attempt, Job, Lease, Node, PreparedFor, Script
+from portal.queries.sendings import sent
 
 READ = (
     "node", "rank", "key", "cpus", "attempt__number", "attempt__master_port",
@@ -61,8 +62,13 @@ _tasks = PreparedFor[Any](
 )
 
 
-def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> list[Launch]:
-    """One launch per allocation, all on this node, in a constant number of queries."""
+def launches_of(
+    parts: Sequence[Allocation], node: Node, *, now: datetime, late: Collection[str] = ()
+) -> list[Launch]:
+    """One launch per allocation, all on this node, in a constant number of queries.
+
+    `late`: the keys of those that must not begin any more.
+    """
     jobs = {part.attempt.job for part in parts}
     gangs = _gangs(parts, node)
     held = _held(list(gangs))
@@ -71,10 +77,23 @@ def launches_of(parts: Sequence[Allocation], node: Node, *, now: datetime) -> li
     scripts = Script.objects.in_bulk({job.script_id for job in jobs})
     for job in jobs:
         job.script = scripts[job.script_id]
+    before = _sent_before(parts)
     return [
-        _launch(part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()), now)
+        _launch(
+            part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()),
+            before.get(part.attempt.job_id, 0), part.key in late, now,
+        )
         for part in parts
-    ]
+    ]  # fmt: skip
+
+
+def _sent_before(parts: Sequence[Allocation]) -> dict[int, int]:
+    """By job, how many of its earlier attempts came as far as a node."""
+    again = {part.attempt.job_id for part in parts if part.attempt.number > 1}
+    if not again:
+        return {}
+    earlier = sent(Attempt.objects.filter(job__in=again, ended_at__isnull=False))
+    return dict(earlier.order_by().values_list("job_id").annotate(Count("pk")))
 
 
 def _held(attempt_ids: list[int]) -> dict[int, list[_Held]]:
@@ -122,6 +141,8 @@ def _launch(
     gang: list[Allocation],
     held: dict[int, list[_Held]],
     array_indices: tuple[int, ...],
+    restarts: int,
+    late: bool,
     now: datetime,
 ) -> Launch:
     """`gang` is in rank order."""
@@ -139,7 +160,7 @@ def _launch(
         ends_by=now + timedelta(seconds=job.walltime_s),
         checkpoint_dir=checkpoint_dir(job, part.node),
         resume_from=job.resume_from or None,
-        restarts=part.attempt.number - 1,
+        restarts=restarts,
         array_id=job.array_id,
         array_index=job.array_index,
         array_indices=array_indices,
@@ -162,6 +183,7 @@ def _launch(
         warning_signal=warning.number if warning else 15,
         warning_before_s=warning.before_s if warning else 0,
         memory_mib=spec.resources.memory_mib,
+        late=late,
     )
 
 

@@ -26,6 +26,7 @@ from portal.models import (
     move_all,
     update_each,
 )
+from portal.queries.sendings import sent
 
 MAX_LAUNCH_TRIES = 3
 """Attempts that never started anything before the job is held for somebody to look."""
@@ -118,10 +119,12 @@ def _close(cases: list[Case], now: datetime) -> None:
     ends |= requeued(ends)
     parts = [part.pk for case in cases for part in case.parts]
     Lease.objects.filter(allocation__in=parts, released_at=None).update(released_at=now)
+    held = Allocation.objects.filter(pk__in=parts, released_at=None)
+    # Who was kept waiting by us alone has used nothing.
+    unsent = [case.attempt_id for case in cases if case.unsent]
+    held.filter(attempt__in=unsent).update(released_at=F("charged_until"))
     # Somebody who looked at the clock after us may have charged it already.
-    Allocation.objects.filter(pk__in=parts, released_at=None).update(
-        released_at=Greatest(now, F("charged_until"))
-    )
+    held.update(released_at=Greatest(now, F("charged_until")))
     hints.schedule()
     update_each(
         Attempt.objects.filter(ended_at=None), {pk: end.attempt for pk, end in ends.items()}
@@ -134,8 +137,8 @@ def _launch_failures(cases: list[Case]) -> dict[int, int]:
     jobs = [case.job.pk for case in cases if case.never_ran]
     failures: dict[int, int] = defaultdict(int)
     if jobs:
-        earlier = Attempt.objects.filter(job__in=jobs, ended_at__isnull=False).order_by("number")
-        for job_id, outcome in earlier.values_list("job_id", "outcome"):
+        earlier = sent(Attempt.objects.filter(job__in=jobs, ended_at__isnull=False))
+        for job_id, outcome in earlier.order_by("number").values_list("job_id", "outcome"):
             failures[job_id] = failures[job_id] + 1 if outcome == State.PENDING else 0
     return failures
 
@@ -143,7 +146,8 @@ def _launch_failures(cases: list[Case]) -> dict[int, int]:
 def _end(case: Case, failures: dict[int, int], now: datetime) -> End:
     job, parts = case.job, case.parts
     if case.never_ran and not job.cancelled_at:
-        return _give_back(case, failures.get(job.pk, 0) + 1, now)
+        failed = failures.get(job.pk, 0)
+        return _put_back(case, now) if case.unsent else _give_back(case, failed + 1, now)
     ended = [part for part in parts if part.phase == Phase.ENDED]
     ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     found = verdict(
@@ -168,13 +172,25 @@ def _preempted_by(case: Case, ended_at: datetime) -> str:
     return f"{case.parts[0].attempt__preempted_by} after {span((ended_at - began).total_seconds())}"
 
 
+def _put_back(case: Case, now: datetime) -> End:
+    """Nobody has tried to start it: the job waits as if no pass had chosen it."""
+    since = case.parts[0].attempt__started_at
+    why = _why_unstarted(case)
+    move = Move(case.job, State.PENDING, Reason.RESOURCES, why, changes={"eligible_at": since})
+    return End(_attempt(State.PENDING, why, now), move)
+
+
+def _why_unstarted(case: Case) -> str:
+    return next((part.message for part in case.parts if part.message), "it could not be started")
+
+
 def _give_back(case: Case, number: int, now: datetime) -> End:
     """It could not start on all of its nodes: the job waits again, or is held after several.
 
     This is the attempt of this `number` in a row of which nothing came.
     """
     job = case.job
-    why = next((part.message for part in case.parts if part.message), "it could not be started")
+    why = _why_unstarted(case)
     held = number % MAX_LAUNCH_TRIES == 0
     reason, detail = Reason.RESOURCES, why
     if held:

@@ -105,7 +105,7 @@ def read(now: datetime) -> Seen:
         gpus=accounts.gpus_held(books),
         runs=preemption.runs(held.open, now),
         served=history.served(row.pk for row in both if row.preemptions),
-        usable=_usable(reserved, projects),
+        usable=usable(reserved, projects),
         now=now,
     )
 
@@ -135,8 +135,8 @@ def waiting(
         row.waited_before_s, 0, "",
     )  # fmt: skip
     foretold = history.predictions({asks.pk: asks.work(spec)}, served)
-    usable = _usable(machines.reservations(now), accounts.projects())
-    known = Known({asks.pk: spec}, {}, foretold, usable, now)
+    may = usable(machines.reservations(now), accounts.projects())
+    known = Known({asks.pk: spec}, {}, foretold, may, now)
     (found,) = _pending([asks], Dependencies([(asks, spec)]), known)
     return found
 
@@ -249,7 +249,6 @@ def waits(
 ) -> Pending:  # fmt: skip
     """A job that waits, as the scheduler is told of it."""
     spec = known.specs[row.pk]
-    mine = known.usable.get(("user", row.owner_id), frozenset())
     found = Pending(
         id=row.pk,
         submitted_at=row.submitted_at,
@@ -274,7 +273,7 @@ def waits(
         eligible_at=row.eligible_at or known.now,
         waited_before_s=row.waited_before_s,
         claimed_at=row.claimed_at,
-        reservations=known.usable.get(("project", row.project_id), frozenset()) | mine,
+        reservations=may_use(known.usable, row.project_id, row.owner_id),
         unreadable=known.unreadable.get(row.pk, ""),
     )
     return expecting(found, known.foretold.get(row.pk))
@@ -296,7 +295,7 @@ def _hold_reason(row: Row) -> Reason:
     return Reason.HELD_LAUNCH if row.reason == Reason.HELD_LAUNCH else Reason.HELD_USER
 
 
-def _usable(
+def usable(
     reserved: Sequence[models.Reservation], projects: Sequence[Project]
 ) -> dict[tuple[str, int], frozenset[int]]:
     """The reservations that jobs of a project, or of a user, may use: one for a project is for all
@@ -311,3 +310,11 @@ def _usable(
         for user in row.users.all():
             found["user", user.pk] |= {row.pk}
     return found
+
+
+def may_use(
+    usable: Mapping[tuple[str, int], frozenset[int]], project_id: int, user_id: int
+) -> frozenset[int]:
+    """Those of them that a job of this project and user may use."""
+    nobody = frozenset[int]()
+    return usable.get(("project", project_id), nobody) | usable.get(("user", user_id), nobody)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -150,6 +151,25 @@ def test_stop_before_launch(engine: Engine, place: Path) -> None:
     assert not answer.accepted
     assert ended(engine, launch.key).cause == Cause.STOPPED
     assert not (place / "ran").exists()
+
+
+def test_a_late_launch_begins_nothing(engine: Engine, place: Path) -> None:
+    launch = a_launch(place, "#!/bin/sh\ntouch ran\n")
+    (answer,) = engine.launch([replace(launch, late=True)])
+    assert not (answer.accepted or answer.refused)
+    # Nor does one that was on its way all the time.
+    (answer,) = engine.launch([launch])
+    assert not (answer.accepted or answer.refused)
+    assert ended(engine, launch.key).cause == Cause.NOT_BEGUN
+    assert not (place / "ran").exists()
+
+
+def test_a_late_launch_ends_nothing(engine: Engine, place: Path) -> None:
+    launch = a_launch(place, "#!/bin/sh\nsleep 600\n")
+    engine.launch([launch])
+    (answer,) = engine.launch([replace(launch, late=True)])
+    assert answer.accepted
+    assert look(engine, launch.key).phase == Phase.RUNNING
 
 
 def test_walltime(engine: Engine, place: Path) -> None:
