@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.admit import admit
+from jobs.scheduler.alternatives import LEAST_S
 from jobs.scheduler.claims import Barred
 from jobs.scheduler.closures import Closure
 from jobs.scheduler.counters import Counters
@@ -178,7 +179,7 @@ class Blockers:
         text = self._is_reserved(shape, closure)
         now = self._now.timestamp()
         lasts = closure.limits_by - now
-        if lasts >= 60 and choose(shape.asked, shape.fitting(now + lasts)) is not None:
+        if lasts >= LEAST_S and choose(shape.asked, shape.fitting(now + lasts)) is not None:
             text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."
 
@@ -273,7 +274,7 @@ class Blockers:
         text = (
             f"What it needs is free (on {names}), but kept for job {label}, which starts by {when}"
         )
-        if 60 <= lasts < job.walltime_s:
+        if LEAST_S <= lasts < job.walltime_s:
             text += f"; with a time limit of {span(lasts)} it could run before"
         return f"{text}."
 
