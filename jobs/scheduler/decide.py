@@ -9,16 +9,15 @@ nothing, keeps nobody back, and leaves the promises to others.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jobs.scheduler.admit import admit, gpus_of
-from jobs.scheduler.claims import Barred, Claims, Taken
+from jobs.scheduler.claims import Barred, Claims
 from jobs.scheduler.policy import Backfill, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
-from jobs.scheduler.shape import Promise, Shape
+from jobs.scheduler.shape import Shape
 from jobs.scheduler.site import Site
 from jobs.scheduler.snapshot import Pending, Preempted, Start
 from jobs.scheduler.tally import BORROWS, FITS, Tally
@@ -41,7 +40,7 @@ class Decided:
     limited: list[Pending] = field(default_factory=list)
     """For a quota, whether or not there is room."""
     barred: dict[int, Barred] = field(default_factory=dict)
-    """By job id, whom of these the quota keeps back that others before them are going to need."""
+    """By job id, whom of these the quota keeps back that others before them are promised."""
     preempted: list[Preempted] = field(default_factory=list)
 
 
@@ -55,15 +54,13 @@ class Pass:
         policy: Policy,
         now: float,
         preemption: Preemption | None = None,
-        held: Callable[[], Iterable[Taken]] = tuple,
     ) -> None:
-        """`held`: what those have who run."""
         self._pools = pools
         self._tally = tally
         self._policy = policy
         self._now = now
         self._preemption = preemption
-        self._claims = Claims(tally, held)
+        self._claims = Claims(tally)
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
         """How many wait for room, and not in vain."""
         self._vain: dict[str, int] = dict.fromkeys(pools, 0)
@@ -71,8 +68,6 @@ class Pass:
         self._owed: dict[str, int] = dict.fromkeys(pools, 0)
         """For how many whom a quota holds up others were asked to leave, with or without
         success."""
-        self._first_limited: set[str] = set()
-        """The partitions in which somebody was asked for when his quota has room again."""
         self.borrowing: list[Pending] = []
         """To be served last: they would run on what others do not use, and nobody has made room
         for them yet."""
@@ -93,8 +88,7 @@ class Pass:
         verdict, shape = self._admit(job)
         pool = self._pools[job.partition]
         promises = tuple(pool.promises.values())
-        may = verdict in (FITS, BORROWS) and self._barring(job, shape.gpus, self._now) is None
-        found = may and self._site(job, pool, shape) is not None
+        found = verdict in (FITS, BORROWS) and self._site(job, pool, shape) is not None
         pool.restore(promises)
         return found
 
@@ -118,48 +112,23 @@ class Pass:
     def _serve(self, job: Pending, shape: Shape, verdict: int) -> bool:
         pool = self._pools[job.partition]
         if verdict not in (FITS, BORROWS):
-            self._serve_limited(job, pool, shape, verdict)
+            # What is missing may be lent out.
+            if self._owed[job.partition] < self._policy.reservations:
+                self._owed[job.partition] += self._preempt(job, pool, shape, verdict)
+                self._claim(job, pool)
+            self.decided.limited.append(job)
             return False
-        barred = self._barring(job, shape.gpus, self._now)
-        if barred is None:
-            if self._start(job, pool, shape):
-                return True
-            if self._blocked[job.partition] < self._policy.reservations:
-                self._blocked[job.partition] += self._keep(job, pool, shape, verdict)
-            barred = self.decided.barred.get(job.id)
-        if barred is None:
-            self.decided.waiting.append(job)
-        else:
+        if self._start(job, pool, shape):
+            return True
+        barred = self._claims.barring(*self._asks(job, shape.gpus))
+        if barred is not None:
             self.decided.barred[job.id] = barred
             self.decided.limited.append(job)
-        return False
-
-    def _serve_limited(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> None:
-        # What is missing may be lent out.
-        if self._owed[job.partition] < self._policy.reservations:
-            self._owed[job.partition] += self._preempt(job, pool, shape, verdict)
-        if job.id not in pool.promises and job.partition not in self._first_limited:
-            self._first_limited.add(job.partition)
-            self._blocked[job.partition] += self._keep_for_later(job, pool, shape)
-        self.decided.limited.append(job)
-        self._claim(job, pool)
-
-    def _keep_for_later(self, job: Pending, pool: Pool, shape: Shape) -> bool:
-        """Promise it a time at which its quota will have enough again; whether that is known.
-
-        Else, of two jobs of a project, the larger would wait for as long as smaller ones come: and
-        what it was promised would be lost whenever there is room sooner than quota."""
-        if self._policy.backfill not in (Backfill.RESERVING, Backfill.EASY):
             return False
-        at = self._claims.room_at(self._asks(job, shape.gpus, self._now))
-        if at == math.inf:
-            return False
-        promise = pool.promise_from(job.id, shape, float(job.walltime_s), at, job.starts_by)
-        if promise is None or not self._claims.exceeded(
-            self._asks(job, gpus_of(shape, promise.site), promise.at)
-        ):
-            return promise is not None
-        pool.withdraw(job.id)
+        self.decided.waiting.append(job)
+        if self._blocked[job.partition] < self._policy.reservations:
+            self._blocked[job.partition] += self._keep(job, pool, shape, verdict)
+            self._claim(job, pool)
         return False
 
     def _keep(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
@@ -169,37 +138,21 @@ class Pass:
         known = pool.is_late(shape, float(job.walltime_s), job.starts_by)
         late = known or self._misses(job, pool, shape)
         promise, tried = pool.promises.get(job.id), False
-        if promise is not None and self._is_spoken_for(job, pool, promise):
-            return False
         if promise is None or promise.at > self._now + self._policy.grace_s + 1:
             tried = self._preempt(job, pool, shape, verdict)
-        self._claim(job, pool)
         if not late or job.id in pool.promises:
             return True
         self._vain[job.partition] += tried or not known
         return False
 
-    def _is_spoken_for(self, job: Pending, pool: Pool, promise: Promise) -> bool:
-        """Whether it may not start then, as those before it need the quota; if so, nothing is
-        promised to it."""
-        barred = self._barring(job, gpus_of(promise.shape, promise.site), promise.at)
-        if barred is None:
-            return False
-        pool.withdraw(job.id)
-        self.decided.barred[job.id] = barred
-        return True
-
     def _claim(self, job: Pending, pool: Pool) -> None:
-        """Of its quota it is left what it is going to need at the promised time."""
+        """What it is going to need of its quota is promised to nobody else."""
         promise = pool.promises.get(job.id)
         if promise is not None:
-            self._claims.make(self._asks(job, gpus_of(promise.shape, promise.site), promise.at))
+            self._claims.make(job.id, *self._asks(job, gpus_of(promise.shape, promise.site)))
 
-    def _barring(self, job: Pending, gpus: float, at: float) -> Barred | None:
-        return self._claims.barring(self._asks(job, gpus, at))
-
-    def _asks(self, job: Pending, gpus: float, at: float) -> Taken:
-        return Taken(job.id, self._group(job), gpus, at, at + job.walltime_s)
+    def _asks(self, job: Pending, gpus: float) -> tuple[int, float, float]:
+        return self._group(job), gpus, gpus * job.walltime_s
 
     def _preempt(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
         """Make others leave for it, if that helps, and keep their place for it; whether it was
@@ -227,8 +180,7 @@ class Pass:
             return site
         gpus = gpus_of(shape, site)
         verdict = self._tally.check(self._group(job), gpus, gpus * length)
-        free = verdict in (FITS, BORROWS) and self._barring(job, gpus, self._now) is None
-        return site if free else None
+        return site if verdict in (FITS, BORROWS) else None
 
     def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
         site = self._site(job, pool, shape)
@@ -237,7 +189,6 @@ class Pass:
         length, gpus = float(job.walltime_s), gpus_of(shape, site)
         placements = pool.start(job.id, site, self._now + length)
         self._tally.add(self._group(job), gpus, gpus * length)
-        self._claims.begins(self._asks(job, gpus, self._now))
         self.decided.gpus[job.id] = gpus
         self.decided.starts.append(Start(job.id, placements))
         self.decided.started.append(job)

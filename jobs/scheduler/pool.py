@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jobs.scheduler.closures import Closure, closed
 from jobs.scheduler.demand import counts, mask
@@ -223,19 +223,6 @@ class Pool:
         found = self.foresee(job_id, shape, length, now, by)
         if found is not None:
             self.give(found)
-        return found
-
-    def promise_from(
-        self, job_id: int, shape: Shape, length: float, soonest: float, by: float
-    ) -> Promise | None:
-        """The same, not before `soonest`."""
-        # Searched from a second before, as what is left just then is free a second later.
-        found = self.foresee(job_id, shape, length + 1, soonest - 1, by)
-        if found is None:
-            self._soonest.pop((id(shape), length + 1), None)
-            return None
-        found = replace(found, at=max(found.at, soonest), length=length)
-        self.give(found)
         return found
 
     def foresee(

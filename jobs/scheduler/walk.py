@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,7 +12,6 @@ from itertools import islice
 from jobs.lifecycle import HELD, Reason
 from jobs.scheduler import explain
 from jobs.scheduler.blockers import Blockers, Told
-from jobs.scheduler.claims import Taken
 from jobs.scheduler.cluster import pools_of
 from jobs.scheduler.counters import Counters
 from jobs.scheduler.decide import Decided, Pass
@@ -71,8 +69,7 @@ class Walk:
         moment = now.timestamp()
         victims = [_victim(job, counters, moment) for job in snapshot.running]
         preemption = Preemption(victims, counters, snapshot.policy, moment)
-        held = partial(_held, snapshot, counters, moment)
-        room = Pass(pools, counters, snapshot.policy, moment, preemption, held)
+        room = Pass(pools, counters, snapshot.policy, moment, preemption)
         excuses = Excuses(pools, counters.tree)
         others, arrays = Others(snapshot), Arrays(snapshot.running)
         return cls(snapshot, now, pools, counters, room, excuses, others, arrays)
@@ -190,16 +187,6 @@ class Walk:
 
 def _is_stuck(kept: Sequence[Explanation]) -> bool:
     return any(why.reason in _STUCK for why in kept)
-
-
-def _held(snapshot: Snapshot, counters: Counters, now: float) -> Iterator[Taken]:
-    """What those have who run, as quotas count it."""
-    ends = {job.id: job.ends_by.timestamp() for job in snapshot.running if not job.is_stuck(now)}
-    for holding in snapshot.quota_usage.running if snapshot.quota_usage else ():
-        asked = holding.demand
-        group = counters.group(asked.project_id, asked.user_id, asked.band)
-        began = holding.started_at.timestamp()
-        yield Taken(asked.job_id, group, asked.gpus, began, ends.get(asked.job_id, math.inf))
 
 
 def _victim(job: Running, counters: Counters, now: float) -> Victim:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from jobs.scheduler.claims import Taken
 from jobs.scheduler.decide import Decided, Pass
 from jobs.scheduler.policy import Order, Placing, Policy
 from jobs.scheduler.pool import Pool
@@ -143,8 +142,7 @@ class Simulation:
         for queue, pool in zip(queues, pools.values(), strict=True):
             queue.learn()
             pool.begin()
-        preemption = self._preemption(unit, now)
-        walk = Pass(pools, self.tally, self.policy, now, preemption, self._held)
+        walk = Pass(pools, self.tally, self.policy, now, self._preemption(unit, now))
         by = self._sorting(unit, now)
         if self._may_preempt:
             for job in sorted((job for queue in queues for job in queue.jobs()), key=by):
@@ -169,14 +167,6 @@ class Simulation:
         saves = self.workload.checkpoints
         victims = [run.victim(self._group(run.pending), now, saves) for run in runs]
         return Preemption(victims, self.tally, self.policy, now)
-
-    def _held(self) -> Iterator[Taken]:
-        """What those have who run, as quotas count it."""
-        for rooms_of in self._running.values():
-            for job_id, rooms in rooms_of.items():
-                run = self.runs[job_id]
-                end = rooms[0].holds[job_id].end
-                yield Taken(job_id, self._group(run.pending), run.gpus, run.start_s, end)
 
     def _group(self, job: Pending) -> int:
         return self.tally.group(job.project_id, job.user_id, job.band)

@@ -22,6 +22,7 @@ from jobs.scheduler.snapshot import DependencyState, Pending, Snapshot
 from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import A100, H100, NOW
 from tests.jobs.scheduler.generated import ARRAY, resources, snapshots
+from tests.jobs.scheduler.play import promised
 from tests.jobs.scheduler.quotas import Job, Lab, Oracle
 from tests.jobs.scheduler.recount import (
     applied,
@@ -282,6 +283,7 @@ def test_waits_of_its_own_are_told_only_when_they_are_so(snapshot: Snapshot) -> 
         if why is not None and why.reason is Reason.ARRAY_LIMIT:
             begun = {start.job_id for start in decided.starts}
             tasks = Counter(job.array_id for job in snapshot.running)
+            begun |= promised(snapshot, NOW).keys()
             tasks.update(other.array_id for other in snapshot.pending if other.id in begun)
             assert job.array_limit is not None and tasks[job.array_id] >= job.array_limit
 
