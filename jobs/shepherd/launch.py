@@ -15,6 +15,7 @@ from .spool import BadKey, Run, Spool, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container
     from typing import Any
 
 ANSWER_WITHIN_S = 25.0
@@ -48,10 +49,11 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     beginnings: "list[Beginning]" = []
     asked: "dict[int, Run]" = {}
     answers = []
+    living = {mark for _, mark in processes.marks()}
     for index, given in enumerate(request["launches"]):
         try:
             run = spool.run(given.get("key"))
-            spec = _claim(run, given)
+            spec = _claim(run, given, living)
             asked[index] = run
         except (BadKey, OSError, KeyError, ValueError) as error:
             answers.append(_refused(given, error))
@@ -93,19 +95,25 @@ def _refused(given: "dict[str, Any]", error: Exception) -> "dict[str, Any]":
     return {"key": given.get("key"), "accepted": False, "refused": True, "message": words}
 
 
-def _claim(run: Run, given: "dict[str, Any]") -> "dict[str, Any] | None":
+def _claim(run: Run, given: "dict[str, Any]", living: "Container[str]") -> "dict[str, Any] | None":
     """What to run, or None when it was launched before, the directory being the guard, or comes
-    too late: then no launch that is still on its way finds the directory free."""
+    too late. `living`: the directories of runs of which processes live."""
     spec = dict(_DEFAULTS)
     spec.update(given)
     # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
     script = spec.pop("script").encode("utf-8", "surrogateescape")
     spec["walltime_s"] = int(spec["walltime_s"])
+    late = spec.pop("late")
+    if run.dir in living:
+        return None  # Its directory may have been removed, and then guards nothing any more.
     try:
         os.mkdir(run.dir, 0o700)
     except FileExistsError:
-        return None
-    if spec.pop("late"):
+        if not late:
+            return None
+    if late:
+        # No other launch finds the directory free, and of one that has made it, no minder may
+        # begin any more: whoever takes `begun` first decides.
         run.take("begun", state.NEVER + "not_begun")
         return None
     try:

@@ -187,21 +187,25 @@ def mark_of(pid: int) -> "str | None":
     return os.fsdecode(text[at + len(RUN_DIR) :].split(b"\0", 1)[0])
 
 
-def marked(run_dir: str) -> "list[int]":
-    """Living processes of this account that carry a run's mark."""
+def marks() -> "Iterator[tuple[int, str]]":
+    """The other living processes of this account that carry a mark, each with its run's
+    directory."""
     mine = os.geteuid()
-    found = []
     for pid in every():
         try:
             if pid == os.getpid() or os.stat("/proc/%d" % pid).st_uid != mine:
                 continue
         except OSError:
             continue
-        if mark_of(pid) == run_dir:
-            entry = stat(pid)
-            if entry is not None and not entry.is_dead:
-                found.append(pid)
-    return found
+        mark = mark_of(pid)
+        entry = stat(pid) if mark is not None else None
+        if mark is not None and entry is not None and not entry.is_dead:
+            yield pid, mark
+
+
+def marked(run_dir: str) -> "list[int]":
+    """Those of one run."""
+    return [pid for pid, mark in marks() if mark == run_dir]
 
 
 def end_marked(run_dir: str, patience_s: float = 5.0) -> "list[int]":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from jobs.shepherd.spool import Spool
 from tests.jobs.shepherd.node import Node, eventually, gate, read_all, spec, tail
 
 AWKWARD = {
@@ -185,6 +187,32 @@ def test_a_launcher_killed_right_after_the_guard_has_begun_nothing(node: Node) -
     node.run_dir().mkdir()
     assert (node.observe()["phase"], node.observe()["cause"]) == ("exited", "not_begun")
     assert node.launch("true")["started_at"] is None
+
+
+def test_a_late_launch_forestalls_one_that_has_only_made_the_directory(node: Node) -> None:
+    spool = Spool(str(node.spool))
+    spool.prepare()
+    # We are that other launch, which is still at it.
+    presence = spool.announce_launcher()
+    node.run_dir().mkdir()
+    assert not node.launch("true", late=True)["accepted"]
+    assert not spool.run("j1.a1.n0").take("begun", spool.identity(1, 1))
+    assert (node.observe()["phase"], node.observe()["cause"]) == ("exited", "not_begun")
+    spool.leave(presence)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_lives_without_its_directory_is_not_started_again_nor_said_not_to_have_begun(
+    node: Node, tmp_path: Path, late: bool
+) -> None:
+    script = f"echo ran >> {tmp_path / 'count'}; sleep 600"
+    node.launch(script)
+    eventually((tmp_path / "count").exists, "the first line")
+    shutil.rmtree(node.run_dir())
+    assert node.launch(script, late=late)["accepted"]
+    assert node.observe()["phase"] == "unknown"
+    assert not node.run_dir().exists()
+    assert (tmp_path / "count").read_text() == "ran\n"
 
 
 def test_a_launch_answers_while_its_jobs_hold_nothing_of_the_connection(node: Node) -> None:
