@@ -122,7 +122,9 @@ def _read_legs(job_ids: list[int], found: _Legs) -> None:
     complete = Checkpoint.objects.filter(job__in=job_ids, complete=True)
     for job_id, at in complete.values_list("job_id", "modified_at"):
         saved[job_id].append(at)
-    attempts = Attempt.objects.filter(job__in=job_ids).order_by("job_id", "number")
+    # Of those that were given back nothing has run, however long they waited for their node.
+    ran = Attempt.objects.filter(job__in=job_ids).exclude(outcome=State.PENDING)
+    attempts = ran.order_by("job_id", "number")
     rows = attempts.values_list("job_id", "pk", "started_at", "ended_at")
     for job_id, of_job in groupby(rows, key=itemgetter(0)):
         run_s = 0.0

@@ -67,6 +67,18 @@ def test_who_had_to_begin_again_ran_since_then(job: Job, node: Node) -> None:
     assert expected(job) == pytest.approx(2 + 3)
 
 
+def test_what_was_given_back_has_not_run(job: Job, node: Node) -> None:
+    first = leg(job, 0, 5, State.PREEMPTED)
+    saves(first, node, 4.9)
+    leg(job, 6, 8, State.PENDING)
+    leg(job, 10, 13, State.COMPLETED)
+    assert expected(job) == pytest.approx(5 + 3)
+    waits = cast.job(job.owner, job.project, preemptions=1)
+    saves(leg(waits, 0, 5, State.PREEMPTED), node, 4.9)
+    leg(waits, 6, 8, State.PENDING)
+    assert history.served([waits.pk]) == {waits.pk: 5 * 3600}
+
+
 def test_what_ends_later_is_learnt_with_all_its_legs(job: Job, node: Node) -> None:
     first = leg(job, 0, 1, State.COMPLETED)
     assert expected(job) == pytest.approx(1)
