@@ -17,6 +17,8 @@ from portal.queries.meters import Meter, Rate, meters, weights
 
 EVERY = timedelta(minutes=1)
 """How long an allocation that goes on is left alone. Its end is charged as soon as it is seen."""
+SENT = ~Q(phase=Allocation.Phase.PLANNED)
+"""One whose launch was not sent yet may be taken back as if it had never been, and waits."""
 BATCH = 200
 """In one transaction: who else wants to write on SQLite waits as long."""
 MAX_BATCHES = 50
@@ -48,11 +50,8 @@ class Piece:
 
 
 def charge(*, now: datetime) -> int:
-    """Charge every allocation for what it has held since it was last charged; how many were.
-
-    One whose launch was not sent yet may be taken back as if it had never been, and waits.
-    """
-    due = Q(charged_until__lte=now - EVERY) & ~Q(phase=Allocation.Phase.PLANNED)
+    """Charge every allocation for what it has held since it was last charged; how many were."""
+    due = Q(charged_until__lte=now - EVERY) & SENT
     done = 0
     for _ in range(MAX_BATCHES):
         charged = _batch(now, due)
@@ -64,8 +63,8 @@ def charge(*, now: datetime) -> int:
 
 def catch_up(*, now: datetime) -> None:
     """Charge all for what they have held until now, however short that is: for the transaction of
-    whoever changes what it costs."""
-    while _batch(now, Q(charged_until__lt=now)) == BATCH:
+    whoever changes what it costs. What is sent only later costs by the terms of then."""
+    while _batch(now, Q(charged_until__lt=now) & SENT) == BATCH:
         pass
 
 

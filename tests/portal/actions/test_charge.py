@@ -14,7 +14,7 @@ from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.usage import Charge as Cost
 from jobs.scheduler.usage import Decay, usage_of
-from portal.actions import accounting, charge, sums
+from portal.actions import accounting, balances, charge, sums
 from portal.models import (
     Accounting,
     Allocation,
@@ -141,6 +141,21 @@ def test_what_was_used_before_other_weights_is_charged_by_the_old_ones(
     used = sum(row.weighted for row in parts[0].charges.all()) / 3600
     assert used == pytest.approx(hours * (1 + CPUS) + 2 * (3 + 4) + 1 + 4)
     agree()
+
+
+def test_what_is_sent_only_later_costs_by_the_terms_of_then(runs: Runs) -> None:
+    part = runs(0)
+    Allocation.objects.update(phase=Allocation.Phase.PLANNED)
+    accounting.set_terms(cpu_weight=1, half_life_s=3600, actor=None, now=at(1))
+    accounting.set_weight(gpu_model=A100, weight=2, actor=None, now=at(1))
+    assert not Charge.objects.exists()
+    Allocation.objects.update(phase=Allocation.Phase.LAUNCHING)
+    charge.charge(now=at(2))
+    assert rows(part) == [(NOW, at(2), 7200, 7200 * (2 + 4))]
+    agree()
+    balance = UsageBalance.objects.get().value
+    balances.make_anew(Decay(3600), at(2))
+    assert UsageBalance.objects.get().value == pytest.approx(balance)
 
 
 def test_a_job_without_gpus_pays_for_its_cpus(runs: Runs) -> None:
