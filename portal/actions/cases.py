@@ -14,6 +14,7 @@ from jobs.events import Cause
 from jobs.lifecycle import State
 from jobs.outcome import RunEnd
 from portal.models import Allocation, Job, PreparedFor, User
+from portal.queries.sendings import DELAYED
 
 Phase = Allocation.Phase
 READ = ("id", "state", "held", "cancelled_by_id", "cancelled_at", "started_at")
@@ -54,6 +55,10 @@ class Part(NamedTuple):
         return self.phase == Phase.VOID or (self.phase == Phase.ENDED and not self.end.well)
 
     @property
+    def late(self) -> bool:
+        return self.message.startswith(DELAYED)
+
+    @property
     def end(self) -> RunEnd:
         return RunEnd(
             node=self.node__name,
@@ -88,6 +93,18 @@ class Case:
     def unsent(self) -> bool:
         """Nothing of it ever went to a node, and nothing will."""
         return all(part.phase == Phase.VOID and not part.tries for part in self.parts)
+
+    @property
+    def why_unstarted(self) -> str:
+        """What failed, before what came too late, before what was only stopped for it."""
+        told = [part for part in self.parts if part.message]
+        first = min(told, key=lambda part: (part.phase != Phase.VOID, part.late), default=None)
+        return first.message if first else "it could not be started"
+
+    @property
+    def delayed(self) -> bool:
+        """Its launch came too late, and no node has failed it."""
+        return self.why_unstarted.startswith(DELAYED)
 
     @property
     def makes_room(self) -> bool:

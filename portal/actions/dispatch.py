@@ -25,7 +25,7 @@ from portal.actions.clock import Clock
 from portal.actions.launches import READ, launches_of
 from portal.actions.settle import settle, settle_locked
 from portal.models import Allocation, Attempt, Node, update_each
-from portal.queries.sendings import too_late
+from portal.queries.sendings import ALLOWED, too_late
 
 Phase = Allocation.Phase
 RESEND_AFTER = timedelta(seconds=10)
@@ -52,19 +52,18 @@ def dispatch(*, node_id: int, now: datetime) -> None:
     clock = Clock(now)
     _send_stops(node, now)
     # A node may take long to answer, and launches are counted from when they are sent.
-    _send_launches(node, clock.now)
+    _send_launches(node, clock)
 
 
-def _send_launches(node: Node, now: datetime) -> None:
-    _take_back(node, now)
-    claimed = _claim(node, now)
+def _send_launches(node: Node, clock: Clock) -> None:
+    _take_back(node, clock.now)
+    claimed = _claim(node, clock.now)
     if not claimed:
         return
-    clock = Clock(now)
+    now = clock.now
+    launches = launches_of(claimed, node, now=now, late=_late(claimed, now))
     try:
-        answers = reach.engine(node).launch(
-            launches_of(claimed, node, now=now, late=_resent_late(claimed, now))
-        )
+        answers = reach.engine(node).launch(launches)
     except NEVER_REACHED as error:
         # Out of reach at once, or the next pass would choose it again, and again.
         nodes.missed(node=node, error=error, now=now, at_once=True)
@@ -96,12 +95,20 @@ def _take_back(node: Node, now: datetime) -> None:
         _withdraw(late, Q(phase=Phase.PLANNED), now)
 
 
-def _resent_late(claimed: list[Allocation], now: datetime) -> frozenset[str]:
-    """The keys of those that were sent before, and would end too late if they began only now."""
-    again = [part.pk for part in claimed if part.tries]
-    if not again:
-        return frozenset()
-    return frozenset(part.key for part in too_late(Allocation.objects.filter(pk__in=again), now))
+def _late(claimed: list[Allocation], now: datetime) -> frozenset[str]:
+    """The keys of those that would end too late if they began only now: sent before, or claimed
+    in time and kept waiting since. Each is noted why."""
+    overdue = [part.pk for part in claimed if part.attempt.started_at < now - ALLOWED]
+    late = too_late(Allocation.objects.filter(pk__in=overdue), now) if overdue else {}
+    if late:
+        # Before they are sent: whoever hears that one has not begun is to know that we forbade it.
+        with transaction.atomic():
+            lock(part.attempt.job_id for part in late)
+            update_each(
+                Allocation.objects.filter(phase=Phase.LAUNCHING),
+                {part.pk: {"message": why} for part, why in late.items()},
+            )
+    return frozenset(part.key for part in late)
 
 
 def _claim(node: Node, now: datetime) -> list[Allocation]:
@@ -117,7 +124,7 @@ def _claim(node: Node, now: datetime) -> list[Allocation]:
             .select_related(
                 "attempt__job__owner", "attempt__job__project", "attempt__job__partition"
             )
-            .only("tries", *READ)[:MAX_BATCH]
+            .only("attempt__started_at", *READ)[:MAX_BATCH]
         )
         Allocation.objects.filter(pk__in=[part.pk for part in claimed]).update(
             phase=Phase.LAUNCHING, sent_at=now, tries=F("tries") + 1
@@ -144,7 +151,7 @@ def _apply(accepted: list[Allocation], now: datetime) -> None:
         jobs = lock(part.attempt.job_id for part in accepted)
         Allocation.objects.filter(
             pk__in=[part.pk for part in accepted], phase=Phase.LAUNCHING
-        ).update(phase=Phase.RUNNING)
+        ).update(phase=Phase.RUNNING, message="")
         settle_locked(jobs=jobs, now=now)
 
 

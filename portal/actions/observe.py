@@ -108,6 +108,7 @@ def _differs(part: Allocation, run: RunObserved) -> bool:
 def _write(
     parts: dict[str, Allocation], runs: list[RunObserved], kept: set[str], times: Times
 ) -> None:
+    _read_why_not([parts[run.key] for run in runs if run.cause is Cause.NOT_BEGUN])
     changes = {
         parts[run.key].pk: _columns(parts[run.key], run, run.key in kept, times) for run in runs
     }
@@ -119,15 +120,25 @@ def _write(
             hints.keep_logs(parts[run.key].node_id)
 
 
+def _read_why_not(parts: list[Allocation]) -> None:
+    """Their messages, by now: one may have been sent too late while its node was asked."""
+    known = {part.pk: part for part in parts}
+    for pk, why in Allocation.objects.filter(pk__in=known).values_list("pk", "message"):
+        known[pk].message = why
+
+
 def _columns(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -> dict[str, Any]:
     # As first told: the node's clock may have been set since.
     started = part.started_at or times.ours(run.started_at)
     if run.phase is Phase.RUNNING:
-        return {"phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes}
+        return {
+            "phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes, "message": ""
+        }  # fmt: skip
     absent = run.phase is Phase.ABSENT
     ended_at = times.ours(run.ended_at) or times.now
     if run.cause is Cause.NOT_BEGUN:
-        message = f"On {part.node.name} {run.message}."
+        # What was sent too late says so already.
+        message = part.message or f"On {part.node.name} {run.message}."
         return {"phase": Open.VOID, "ended_at": ended_at, "cause": run.cause, "message": message}
     return {
         "phase": Open.ENDED,

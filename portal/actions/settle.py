@@ -26,7 +26,7 @@ from portal.models import (
     move_all,
     update_each,
 )
-from portal.queries.sendings import sent
+from portal.queries.sendings import DELAYED, sent
 
 MAX_LAUNCH_TRIES = 3
 """Attempts that never started anything before the job is held for somebody to look."""
@@ -137,7 +137,9 @@ def _launch_failures(cases: list[Case]) -> dict[int, int]:
     jobs = [case.job.pk for case in cases if case.never_ran]
     failures: dict[int, int] = defaultdict(int)
     if jobs:
-        earlier = sent(Attempt.objects.filter(job__in=jobs, ended_at__isnull=False))
+        # Of what only came too late no node was the cause.
+        ended = Attempt.objects.filter(job__in=jobs, ended_at__isnull=False)
+        earlier = sent(ended.exclude(detail__startswith=DELAYED))
         for job_id, outcome in earlier.order_by("number").values_list("job_id", "outcome"):
             failures[job_id] = failures[job_id] + 1 if outcome == State.PENDING else 0
     return failures
@@ -146,8 +148,9 @@ def _launch_failures(cases: list[Case]) -> dict[int, int]:
 def _end(case: Case, failures: dict[int, int], now: datetime) -> End:
     job, parts = case.job, case.parts
     if case.never_ran and not job.cancelled_at:
-        failed = failures.get(job.pk, 0)
-        return _put_back(case, now) if case.unsent else _give_back(case, failed + 1, now)
+        if case.unsent or case.delayed:
+            return _put_back(case, now)
+        return _give_back(case, failures.get(job.pk, 0) + 1, now)
     ended = [part for part in parts if part.phase == Phase.ENDED]
     ended_at = max((part.ended_at for part in ended if part.ended_at), default=now)
     found = verdict(
@@ -173,15 +176,11 @@ def _preempted_by(case: Case, ended_at: datetime) -> str:
 
 
 def _put_back(case: Case, now: datetime) -> End:
-    """Nobody has tried to start it: the job waits as if no pass had chosen it."""
+    """Nobody has tried to start it, or only too late: the job waits as if no pass had chosen it."""
     since = case.parts[0].attempt__started_at
-    why = _why_unstarted(case)
+    why = case.why_unstarted
     move = Move(case.job, State.PENDING, Reason.RESOURCES, why, changes={"eligible_at": since})
     return End(_attempt(State.PENDING, why, now), move)
-
-
-def _why_unstarted(case: Case) -> str:
-    return next((part.message for part in case.parts if part.message), "it could not be started")
 
 
 def _give_back(case: Case, number: int, now: datetime) -> End:
@@ -190,7 +189,7 @@ def _give_back(case: Case, number: int, now: datetime) -> End:
     This is the attempt of this `number` in a row of which nothing came.
     """
     job = case.job
-    why = _why_unstarted(case)
+    why = case.why_unstarted
     held = number % MAX_LAUNCH_TRIES == 0
     reason, detail = Reason.RESOURCES, why
     if held:

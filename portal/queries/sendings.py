@@ -15,6 +15,8 @@ from portal.queries import accounts, machines, snapshot
 ALLOWED = timedelta(seconds=LAUNCH_S)
 """Within this of the pass it is as the plan has it, and nobody looks again."""
 MARGIN = timedelta(seconds=MARGIN_S)
+DELAYED = "Its launch was delayed: "
+"""What is told of those begins with it, of no others."""
 
 
 def sent(attempts: QuerySet[Attempt]) -> QuerySet[Attempt]:
@@ -32,7 +34,7 @@ def too_late(parts: QuerySet[Allocation], now: datetime) -> dict[Allocation, str
         return {}
     places = _Places({part.attempt_id for part in found}, now)
     whys = ((part, _why(part, places, now)) for part in found)
-    return {part: f"Its launch was delayed: {why}" for part, why in whys if why}
+    return {part: DELAYED + why for part, why in whys if why}
 
 
 class _Places:
@@ -65,6 +67,8 @@ def _why(part: Allocation, places: _Places, now: datetime) -> str:
     if deadline is not None and ends_by > deadline:
         return "it could no longer end before its deadline."
     for node, row in places.closed_to(part):
+        if row.starts_at <= now:
+            return f"{node} is reserved for {row.name}."
         if ends_by + MARGIN > row.starts_at:
             return f"it could no longer end before {node} is reserved for {row.name}."
     return ""

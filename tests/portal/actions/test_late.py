@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,45 +9,17 @@ import pytest
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from jobs.engines.contract import Launch, Launched
-from jobs.engines.ssh import ShepherdEngine
-from jobs.nodes.transport import ConnectionLost
 from portal import hints
-from portal.actions import charge, dispatch, observe, schedule, settle
-from portal.models import Allocation, Charge, Event, Job, Lease, Node, Project, Reservation
+from portal.actions import charge, dispatch, schedule, settle
+from portal.models import Allocation, Charge, Event, Lease, Node, Project, Reservation
 from portal.queries import days
 from tests.portal.actions.conftest import Lab
-
-HOUR = timedelta(hours=1)
-EDGE = HOUR + timedelta(seconds=90)
-"""Half a minute more than a job of an hour needs before a reservation."""
-AWAY = timedelta(minutes=10)
-Phase = Allocation.Phase
+from tests.portal.actions.late import AWAY, EDGE, HOUR, Phase, planned, reserved, sent
 
 
 @pytest.fixture
 def now() -> datetime:
     return timezone.now()
-
-
-def reserved(node: Node, at: datetime) -> Reservation:
-    row = Reservation.objects.create(name="disks", starts_at=at, ends_at=at + HOUR)
-    row.nodes.set([node])
-    return row
-
-
-def planned(lab: Lab, now: datetime, directive: str = "", **asked: str) -> Job:
-    """An hour long, and chosen by a pass."""
-    asked = {"gpus_per_node": "1", "walltime": "1:00:00"} | asked
-    script = '#!/bin/bash\n{}\necho "restart $SLURM_RESTART_COUNT"; sleep 600\n'
-    job = lab.submit(script.format(directive), **asked)
-    assert schedule.schedule(now=now) == 1
-    return job
-
-
-def sent(node: Node, now: datetime) -> bool:
-    dispatch.dispatch(node_id=node.pk, now=now)
-    return Allocation.objects.filter(node=node, phase=Phase.RUNNING).exists()
 
 
 def runs(lab: Lab, node: Node) -> list[Path]:
@@ -116,6 +87,14 @@ def test_what_was_reserved_meanwhile_counts(lab: Lab, now: datetime) -> None:
     assert lab.fresh(job).state == "PENDING"
 
 
+def test_what_has_begun_already_is_told_so(lab: Lab, now: datetime) -> None:
+    node = lab.node("n1")
+    job = planned(lab, now)
+    reserved(node, now + AWAY / 2)
+    assert not sent(node, now + AWAY)
+    assert lab.fresh(job).detail == "Its launch was delayed: n1 is reserved for disks."
+
+
 def test_it_is_not_sent_past_its_deadline(lab: Lab, now: datetime) -> None:
     node = lab.node("n1")
     job = planned(lab, now, f"#SBATCH --deadline={timezone.localtime(now + EDGE):%FT%T}")
@@ -144,6 +123,7 @@ def test_of_a_gang_the_rest_is_ended(lab: Lab, now: datetime) -> None:
     assert lab.fresh(job).state == "COMPLETING"
     lab.drive(lambda: lab.fresh(job).state == "PENDING")
     assert not runs(lab, second)
+    assert job.eligible_at == now, "as old as it was"
 
 
 def test_it_has_the_place_in_the_queue_that_it_had(lab: Lab, now: datetime) -> None:
@@ -187,33 +167,6 @@ def test_it_is_no_failed_launch(lab: Lab, now: datetime) -> None:
         Reservation.objects.update(starts_at=maintenance.starts_at)
     assert lab.fresh(job).state == "CONFIGURING"
     assert job.attempts.count() == 1 + settle.MAX_LAUNCH_TRIES
-
-
-SEND = ShepherdEngine.launch
-
-
-@pytest.mark.parametrize("arrived", [False, True])
-def test_what_may_have_begun_is_not_begun_late(
-    lab: Lab, now: datetime, monkeypatch: pytest.MonkeyPatch, arrived: bool
-) -> None:
-    node = lab.node("n1")
-
-    def cut(self: ShepherdEngine, launches: Sequence[Launch]) -> list[Launched]:
-        if arrived:
-            SEND(self, launches)
-        raise ConnectionLost("The connection broke.")
-
-    maintenance = reserved(node, now + EDGE)
-    job = planned(lab, now)
-    monkeypatch.setattr(ShepherdEngine, "launch", cut)
-    assert not sent(node, now)
-    monkeypatch.undo()
-    assert sent(node, now + AWAY) is arrived
-    observe.observe(node_id=node.pk, now=now + AWAY)
-    assert lab.fresh(job).state == ("RUNNING" if arrived else "PENDING")
-    maintenance.delete()
-    lab.running(job)
-    assert job.attempts.count() == (1 if arrived else 2)
 
 
 def test_what_another_worker_sends_meanwhile_is_not_taken_back(
