@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
 
 from jobs.scheduler.fit import could_hold, name_key, refuse, usable_models
 from jobs.scheduler.gpu_models import is_model
-from jobs.scheduler.snapshot import Gpu, Node
+from jobs.scheduler.plan import plan
+from jobs.scheduler.snapshot import Gpu, Node, Pending, Snapshot
 from jobs.spec import Resources
-from tests.jobs.scheduler.clusters import A100, H100, node
+from tests.jobs.scheduler.clusters import A100, H100, NOW, node
+from tests.jobs.scheduler.generated import resources, snapshots
+from tests.jobs.scheduler.recount import without
 
 SMALL = f"{A100} MIG 1g.10gb"
 LARGE = f"{A100} MIG 3g.40gb"
@@ -230,3 +234,15 @@ def test_where_no_gpu_is_divided() -> None:
         "asks for 1 part of a GPU; no GPU of partition gpu is divided into parts"
     )
     assert not could_hold(node(1, 8), asked) and could_hold(divided(1, 1), asked)
+
+
+@given(snapshots(), resources)
+def test_refused_means_that_even_an_empty_cluster_would_not_do(
+    snapshot: Snapshot, request: Resources
+) -> None:
+    if request.max_switches is not None:
+        return
+    empty = without(snapshot, [job.id for job in snapshot.running])
+    up = tuple(replace(one, unavailable="") for one in empty.nodes)
+    starts = plan(Snapshot(up, (Pending(1, NOW, request, 60, "gpu"),)), NOW).starts
+    assert (refuse(request, snapshot.nodes, "gpu") is None) == bool(starts)

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from jobs.bands import Band
 from jobs.lifecycle import Reason
 from jobs.scheduler.fairshare import Project
-from jobs.scheduler.fit import refuse
 from jobs.scheduler.limits import Limits, Quota
 from jobs.scheduler.plan import plan
 from jobs.scheduler.rank import ranked
 from jobs.scheduler.snapshot import DependencyState, Pending, Snapshot
-from jobs.spec import Resources
 from tests.jobs.scheduler.clusters import A100, H100, NOW
-from tests.jobs.scheduler.generated import ARRAY, resources, snapshots
+from tests.jobs.scheduler.generated import ARRAY, snapshots
 from tests.jobs.scheduler.play import promised
 from tests.jobs.scheduler.quotas import Job, Lab, Oracle
 from tests.jobs.scheduler.recount import (
@@ -109,9 +107,15 @@ def test_nothing_runs_into_what_is_kept_for_nobody(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_who_may_use_what_is_kept_starts_as_if_it_was_not(snapshot: Snapshot) -> None:
     ids = frozenset(kept.id for kept in snapshot.reservations)
-    allowed = tuple(replace(job, reservations=ids) for job in snapshot.pending)
-    kept = plan(replace(snapshot, pending=allowed), NOW)
-    free = plan(replace(snapshot, pending=allowed, reservations=()), NOW)
+    snapshot = replace(
+        snapshot,
+        pending=tuple(replace(job, reservations=ids) for job in snapshot.pending),
+        running=tuple(
+            replace(job, again=job.again and replace(job.again, reservations=ids))
+            for job in snapshot.running
+        ),
+    )
+    kept, free = plan(snapshot, NOW), plan(replace(snapshot, reservations=()), NOW)
     assert (kept.starts, kept.preempted) == (free.starts, free.preempted)
     assert kept.explanations == free.explanations
 
@@ -283,8 +287,8 @@ def test_waits_of_its_own_are_told_only_when_they_are_so(snapshot: Snapshot) -> 
         if why is not None and why.reason is Reason.ARRAY_LIMIT:
             begun = {start.job_id for start in decided.starts}
             tasks = Counter(job.array_id for job in snapshot.running)
-            begun |= promised(snapshot, NOW).keys()
-            tasks.update(other.array_id for other in snapshot.pending if other.id in begun)
+            next_ = begun | promised(snapshot, NOW).keys()
+            tasks.update(other.array_id for other in snapshot.pending if other.id in next_)
             assert job.array_limit is not None and tasks[job.array_id] >= job.array_limit
 
 
@@ -302,20 +306,8 @@ def test_what_is_told_of_room_is_so(snapshot: Snapshot) -> None:
         elif reason is Reason.PRIORITY:
             assert startable(after, job, NOW)
         elif reason is Reason.RESERVATION:
-            assert startable(whenever, job, NOW) and not startable(after, job, NOW)
+            assert startable(whenever, job, NOW) and not has_room(after, job, counts, lent=False)
         elif reason is Reason.NODE_DOWN:
             assert len(seen(after, job)) >= job.resources.nodes
         elif reason is Reason.BAD_CONSTRAINTS:
             assert not enough(seen(after, job), job.resources)
-
-
-@given(snapshots(), resources)
-def test_refused_means_that_even_an_empty_cluster_would_not_do(
-    snapshot: Snapshot, request: Resources
-) -> None:
-    if request.max_switches is not None:
-        return
-    empty = without(snapshot, [job.id for job in snapshot.running])
-    up = tuple(replace(node, unavailable="") for node in empty.nodes)
-    starts = plan(Snapshot(up, (Pending(1, NOW, request, 60, "gpu"),)), NOW).starts
-    assert (refuse(request, snapshot.nodes, "gpu") is None) == bool(starts)
