@@ -3,6 +3,7 @@ nothing, nobody is kept back or stopped for it, and its owner is told."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from jobs.scheduler.decide import VAIN
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Backfill, Order, Policy
 from jobs.scheduler.pool import Pool
+from jobs.scheduler.rank import ranked
 from jobs.scheduler.shape import Promise
 from jobs.scheduler.snapshot import Pending, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
@@ -221,14 +223,22 @@ def test_nobody_has_to_go_for_who_would_miss_the_deadline_meanwhile(
 
 @given(snapshots())
 def test_no_promise_and_no_estimate_is_later_than_it_can_start(snapshot: Snapshot) -> None:
-    """Who has a promise has an estimate; of the others those are told who have none."""
+    """Who has a promise has an estimate, but for those whose place somebody is expected to take who
+    is promised nothing; of the others those are told who have none."""
+    # Who comes back after making room is told to nobody, but may be the one who takes it.
+    active = tuple(replace(job, again=None) for job in snapshot.running)
+    snapshot = replace(snapshot, running=active)
     found, given_at = plan(snapshot, NOW), promised(snapshot, NOW)
+    order = [job.id for job in ranked(snapshot, NOW)]
     for job in snapshot.pending:
         assert given_at.get(job.id, 0.0) <= job.starts_by
         if job.id in found.estimates:
             assert found.estimates[job.id].late.timestamp() <= job.starts_by
         if job.id in given_at:
-            assert job.id in found.estimates
+            before = [one for one in order[: order.index(job.id)] if one not in given_at]
+            others = [found.estimates[one].at for one in before if one in found.estimates]
+            first = min((at.timestamp() for at in others), default=math.inf)
+            assert job.id in found.estimates or first <= given_at[job.id]
         if job.id in found.explanations:
             told = found.explanations[job.id].more[-1:]
             assert bool(told and "deadline" in told[0]) == (job.deadline_at is not None)
