@@ -299,7 +299,7 @@ class Forecast:
         if job.takes and line.asking and not line.jobs:
             asking, line.asking = line.asking, []
             self._ask(backlog, asking)
-        if self._kept.leaves(job.id) or rank == backlog.blocked:
+        if self._kept.leaves(job.id):
             backlog.held = 0
         if rank == backlog.blocked:
             backlog.unblock()

@@ -65,10 +65,12 @@ class Kept:
         if not self._at:
             return places
         return [
-            one for one in places if one not in self._at or self._is(kind, rank, one, now, until)
+            one
+            for one in places
+            if one not in self._at or self._is_clear(kind, rank, one, now, until)
         ]
 
-    def _is(self, kind: Kind, rank: int, place: Place, now: float, until: float) -> bool:
+    def _is_clear(self, kind: Kind, rank: int, place: Place, now: float, until: float) -> bool:
         before = [
             kept for kept in self._at[place] if kept.rank < rank and now <= kept.start < until
         ]

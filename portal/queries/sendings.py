@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Exists, OuterRef, QuerySet
 
 from jobs.scheduler.closures import LAUNCH_S, MARGIN_S
-from jobs.spec_json import from_dict
 from portal.models import Allocation, Attempt, Job, Reservation
-from portal.queries import accounts, machines, snapshot
+from portal.queries import accounts, machines, snapshot, specs
 
 ALLOWED = timedelta(seconds=LAUNCH_S)
 """Within this of the pass it is as the plan has it, and nobody looks again."""
@@ -76,6 +75,6 @@ def _why(part: Allocation, places: _Places, now: datetime) -> str:
 
 def _deadline(job: Job) -> datetime | None:
     try:
-        return from_dict(job.spec | {"script": ":"}).deadline_at
+        return specs.stored(job.spec).deadline_at
     except (TypeError, ValueError):
         return None

@@ -15,9 +15,9 @@ from jobs.scheduler.advise import Advice, advise
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.work import Work
 from jobs.spec import JobSpec
-from jobs.spec_json import from_dict, to_dict
+from jobs.spec_json import to_dict
 from portal.models import Event, Job, Partition
-from portal.queries import dependencies, history, partitions, snapshot
+from portal.queries import dependencies, history, partitions, snapshot, specs
 from portal.queries.admission import Admission, Grounds
 
 Changes = dict[str, list[Any]]
@@ -63,9 +63,8 @@ def last_event() -> int:
 def request(job: Job) -> JobSpec:
     """What a job asks for where it waits, less its script. Raises `SpecError`."""
     # A partition may have been renamed since, and the band was perhaps the usual one there.
-    return replace(
-        from_dict(job.spec | {"script": ":"}), partition=job.partition.name, band=Band(job.band)
-    )
+    spec = specs.stored(job.spec)
+    return replace(spec, partition=job.partition.name, band=Band(job.band))
 
 
 def is_taken(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jobs.rules import SpecError
 from jobs.spec import JobSpec
@@ -14,6 +15,14 @@ _log = logging.getLogger(__name__)
 _kept: dict[str, JobSpec | SpecError] = {}
 """Of those asked for last. By their text, so that whatever another process or database does to the
 rows, none is taken for another."""
+
+
+def stored(spec: Mapping[str, Any]) -> JobSpec:
+    """What a row has, with an empty script in place of its own.
+
+    Raises `SpecError`, or `TypeError` or `ValueError` for what Carrel cannot have stored.
+    """
+    return from_dict({**spec, "script": ":"})
 
 
 def read(texts: Iterable[str]) -> list[JobSpec | SpecError]:
@@ -35,7 +44,7 @@ def _spec(text: str, before: dict[str, JobSpec | SpecError]) -> JobSpec | SpecEr
 
 def _parsed(text: str) -> JobSpec | SpecError:
     try:
-        return from_dict(json.loads(text) | {"script": ":"})
+        return stored(json.loads(text))
     except SpecError as problem:
         found = problem
     except (TypeError, ValueError) as problem:

@@ -21,9 +21,9 @@ from jobs.scheduler.snapshot import LATE_S
 from jobs.scheduler.turn import Turn, turn
 from jobs.scheduler.work import Work
 from jobs.spec import Resources
-from jobs.spec_json import from_dict, resources
+from jobs.spec_json import resources
 from portal.models import Attempt, Gpu, Job
-from portal.queries import accounts, history, machines, rows, snapshot
+from portal.queries import accounts, history, machines, rows, snapshot, specs
 from portal.queries.books import Books
 from portal.queries.rows import Position
 
@@ -154,7 +154,7 @@ def _turn(
     if policy.order is Order.PRIORITY:
         return None
     try:
-        spec = from_dict(job.spec | {"script": ":"})
+        spec = specs.stored(job.spec)
     except (SpecError, TypeError, ValueError):
         return None
     waits = snapshot.waiting(job, spec, job.pk, now, served)

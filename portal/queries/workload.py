@@ -19,10 +19,9 @@ from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node
 from jobs.scheduler.words import count
 from jobs.spec import JobSpec, Resources
-from jobs.spec_json import from_dict
 from portal import models
 from portal.models import Accounting, Attempt, Job
-from portal.queries import accounts, machines
+from portal.queries import accounts, machines, specs
 from portal.queries.dependencies import after_alike, is_single
 
 MOST_JOBS = 20_000
@@ -152,7 +151,7 @@ def _specs(rows: Iterable[_Row]) -> dict[int, JobSpec]:
     found = {}
     for row in rows:
         try:
-            found[row.pk] = from_dict(row.spec | {"script": ":"})
+            found[row.pk] = specs.stored(row.spec)
         except SpecError:
             continue
     return found

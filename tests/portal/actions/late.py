@@ -30,6 +30,13 @@ def planned(lab: Lab, now: datetime, directive: str = "", **asked: str) -> Job:
     return job
 
 
+def chosen_again(maintenance: Reservation, now: datetime) -> None:
+    """By a pass for which the maintenance was put off."""
+    Reservation.objects.update(starts_at=now + 2 * HOUR, ends_at=now + 3 * HOUR)
+    assert schedule.schedule(now=now) == 1
+    Reservation.objects.update(starts_at=maintenance.starts_at)
+
+
 def sent(node: Node, now: datetime) -> bool:
     dispatch.dispatch(node_id=node.pk, now=now)
     return Allocation.objects.filter(node=node, phase=Phase.RUNNING).exists()

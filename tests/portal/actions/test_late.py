@@ -14,7 +14,7 @@ from portal.actions import charge, dispatch, schedule, settle
 from portal.models import Allocation, Charge, Event, Lease, Node, Project, Reservation
 from portal.queries import days
 from tests.portal.actions.conftest import Lab
-from tests.portal.actions.late import AWAY, EDGE, HOUR, Phase, planned, reserved, sent
+from tests.portal.actions.late import AWAY, EDGE, HOUR, Phase, chosen_again, planned, reserved, sent
 
 
 @pytest.fixture
@@ -162,9 +162,7 @@ def test_it_is_no_failed_launch(lab: Lab, now: datetime) -> None:
     job = planned(lab, now)
     for _ in range(settle.MAX_LAUNCH_TRIES):
         assert not sent(node, now + AWAY)
-        Reservation.objects.update(starts_at=now + 2 * HOUR, ends_at=now + 3 * HOUR)
-        assert schedule.schedule(now=now) == 1
-        Reservation.objects.update(starts_at=maintenance.starts_at)
+        chosen_again(maintenance, now)
     assert lab.fresh(job).state == "CONFIGURING"
     assert job.attempts.count() == 1 + settle.MAX_LAUNCH_TRIES
 

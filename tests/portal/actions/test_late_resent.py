@@ -12,10 +12,10 @@ from jobs.engines.contract import Launch, Launched
 from jobs.engines.ssh import ShepherdEngine
 from jobs.events import Observation
 from jobs.nodes.transport import ConnectionLost
-from portal.actions import dispatch, observe, schedule, settle
-from portal.models import Allocation, Job, Node, Reservation
+from portal.actions import dispatch, observe, settle
+from portal.models import Allocation, Job, Node
 from tests.portal.actions.conftest import Lab
-from tests.portal.actions.late import AWAY, EDGE, HOUR, Phase, planned, reserved, sent
+from tests.portal.actions.late import AWAY, EDGE, Phase, chosen_again, planned, reserved, sent
 
 
 @pytest.fixture
@@ -77,9 +77,7 @@ def test_what_is_resent_late_is_no_failed_launch(lab: Lab, now: datetime) -> Non
     job = planned(lab, now)
     for _ in range(settle.MAX_LAUNCH_TRIES):
         resent_late(lab, node, job, now)
-        Reservation.objects.update(starts_at=now + 2 * HOUR, ends_at=now + 3 * HOUR)
-        assert schedule.schedule(now=now) == 1
-        Reservation.objects.update(starts_at=maintenance.starts_at)
+        chosen_again(maintenance, now)
     assert lab.fresh(job).state == "CONFIGURING"
     # And with one that failed it does not make several.
     assert node.allocations.filter(phase=Phase.PLANNED).update(phase=Phase.VOID, tries=1) == 1
