@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -61,3 +62,31 @@ def job_id(page: Page) -> int:
 def state(page: Page) -> Locator:
     """The word on a job's page."""
     return page.locator(".standing .state")
+
+
+def save(page: Page) -> None:
+    """As it was previewed."""
+    page.get_by_role("button", name="Preview").click()
+    page.locator("#preview").get_by_role("button").first.click()
+    expect(page.locator("#messages")).to_contain_text("Saved.")
+
+
+def submit(page: Page, script: str) -> int:
+    """Its job's page is open then."""
+    write_script(page, script)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    return job_id(page)
+
+
+def until_told(name: str, place: Path, *directives: str) -> str:
+    """A job that ends when the file `over` appears there."""
+    asked = (f"--job-name={name}", "--time=00:10:00", *directives)
+    lines = "".join(f"#SBATCH {line}\n" for line in asked)
+    return f"#!/bin/bash\n{lines}until [ -e {place}/over ]; do sleep 0.1; done\necho over\n"
+
+
+def cancel(page: Page, job: int) -> None:
+    """While it waits or runs."""
+    page.goto(f"/jobs/{job}/cancel/")
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.locator("#messages")).not_to_be_empty()

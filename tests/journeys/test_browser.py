@@ -13,7 +13,16 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from bench.nodes import SshNode
 from bench.portal import Person
-from tests.journeys.pages import add_node, fingerprint, job_id, script, state, write_script
+from tests.journeys.pages import (
+    add_node,
+    cancel,
+    fingerprint,
+    job_id,
+    script,
+    state,
+    submit,
+    write_script,
+)
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
@@ -135,9 +144,7 @@ def test_a_job_from_the_editor_to_its_cancellation(
 
 def test_the_cancel_dialog_knows_that_the_job_has_started(nodes: None, visitor: Visitor) -> None:
     page = visitor.page
-    write_script(page, SCRIPT.replace("two-gpus", "held\n#SBATCH --hold"))
-    page.get_by_role("button", name="Submit", exact=True).click()
-    job = job_id(page)
+    job = submit(page, SCRIPT.replace("two-gpus", "held\n#SBATCH --hold"))
     visitor.stay()
     dialog = page.get_by_role("dialog")
     page.get_by_role("link", name="Cancel").click()
@@ -173,9 +180,7 @@ def test_why_a_job_waits_is_read_whole_at_every_width(nodes: None, visitor: Visi
     jobs = []
     for name in ("has-all", "wants-all"):
         whole = script(name, "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4") + "sleep 600\n"
-        write_script(page, whole)
-        page.get_by_role("button", name="Submit", exact=True).click()
-        jobs.append(job_id(page))
+        jobs.append(submit(page, whole))
         expect(state(page)).to_have_text("Pending" if name == "wants-all" else "Running")
     page.goto("/queue/")
     why = page.locator(f"#job-row-{jobs[1]} .why")
@@ -185,8 +190,7 @@ def test_why_a_job_waits_is_read_whole_at_every_width(nodes: None, visitor: Visi
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
         assert why.evaluate("line => line.scrollHeight - line.clientHeight") <= 1, width
     for job in jobs:
-        page.goto(f"/jobs/{job}/cancel/")
-        page.get_by_role("button", name="Cancel the job").click()
+        cancel(page, job)
 
 
 def test_two_quick_clicks_make_one_job(carrel: Carrel, nodes: None, visitor: Visitor) -> None:
@@ -279,10 +283,9 @@ def test_the_same_form_sent_twice_at_once_makes_one_job(carrel: Carrel, nodes: N
 
 
 def _quick_job(page: Page, name: str) -> int:
-    write_script(page, script(name))
-    page.get_by_role("button", name="Submit", exact=True).click()
+    job = submit(page, script(name))
     expect(state(page)).to_have_text("Completed")
-    return job_id(page)
+    return job
 
 
 def _last_line(log: Locator) -> int:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.journeys.pages import job_id, state, write_script
+from tests.journeys.pages import cancel, save, state, submit, until_told
 from tests.lab.browser import Visitor
 from tests.lab.portal import Carrel, until
 
@@ -132,13 +132,13 @@ def admin(carrel: Carrel, enter: Callable[[str], Page]) -> Page:
         page.goto("/add-project/")
         page.get_by_label("Name").fill(project)
         page.get_by_label("Shares").fill(str(shares))
-        _save(page)
+        save(page)
         page.goto(f"/projects/{project}/members/add/")
         page.get_by_label("User").select_option(member)
-        _save(page)
+        save(page)
     # It would take a GPU of a node that others want whole.
     until(lambda: carrel.rows("SELECT id FROM portal_job"), lambda: carrel.told)
-    _cancel(page, carrel.rows("SELECT id FROM portal_job")[0][0])
+    cancel(page, carrel.rows("SELECT id FROM portal_job")[0][0])
     return page
 
 
@@ -165,8 +165,8 @@ def _nothing_is_left(carrel: Carrel) -> Iterator[None]:
 def test_shares_of_3_to_1_become_usage_of_3_to_1(
     carrel: Carrel, admin: Page, vera: Page, lars: Page
 ) -> None:
-    arrays = [_submit(vera, SWEEP.format(project="vision"))]
-    arrays.append(_submit(lars, SWEEP.format(project="language")))
+    arrays = [submit(vera, SWEEP.format(project="vision"))]
+    arrays.append(submit(lars, SWEEP.format(project="language")))
     ended = "SELECT count(*) FROM portal_job WHERE state = 'COMPLETED' AND name = 'sweep'"
     until(lambda: carrel.rows(ended)[0][0] >= TASKS, lambda: carrel.rows(ended), within_s=300)
     admin.goto("/usage/")
@@ -183,22 +183,22 @@ def test_a_quota_stops_the_next_job_and_says_so(
 ) -> None:
     admin.goto("/projects/vision/quota/")
     admin.get_by_label("GPUs at once").fill("4")
-    _save(admin)
-    first = _submit(vera, _until_told("first", tmp_path, "--account=vision", "--gres=gpu:4"))
+    save(admin)
+    first = submit(vera, until_told("first", tmp_path, "--account=vision", "--gres=gpu:4"))
     expect(state(vera)).to_have_text("Running")
-    last = _submit(vera, _until_told("next", tmp_path, "--account=vision", "--gres=gpu:2"))
+    last = submit(vera, until_told("next", tmp_path, "--account=vision", "--gres=gpu:2"))
     why = vera.locator("#why")
     expect(why).to_contain_text(
         "Project vision may use 4 GPUs at once: 4 are in use, this asks for 2, 2 too many."
     )
     expect(why).to_contain_text("(AssocGrpGRES)")
     expect(state(vera)).to_have_text("Pending")
-    _cancel(vera, first)
+    cancel(vera, first)
     vera.goto(f"/jobs/{last}/")
     expect(state(vera)).to_have_text("Running")
     admin.goto("/projects/vision/quota/")
     admin.get_by_label("GPUs at once").fill("")
-    _save(admin)
+    save(admin)
     (tmp_path / "over").touch()
 
 
@@ -209,12 +209,12 @@ def test_a_best_effort_job_is_warned_makes_room_and_comes_back(
     # No test lasts for the usual ten minutes.
     admin.get_by_label("Shortest run, in minutes").fill("0")
     admin.get_by_label("Grace, in seconds").fill("30")
-    _save(admin)
-    victim = _submit(lars, SAVES_ITSELF)
+    save(admin)
+    victim = submit(lars, SAVES_ITSELF)
     expect(state(lars)).to_have_text("Running")
     expect(lars.locator(".log-text")).to_contain_text("step 5")
     wanted = ("--account=vision", "--qos=production", "--gres=gpu:4", "--nodelist=practice-3")
-    _submit(vera, _until_told("deadline", tmp_path, *wanted))
+    submit(vera, until_told("deadline", tmp_path, *wanted))
     expect(lars.locator(".log-text")).to_contain_text("warned: saving step")
     expect(state(vera)).to_have_text("Running")
     expect(state(lars)).to_have_text("Pending")
@@ -235,9 +235,9 @@ def test_a_gang_starts_on_both_nodes_at_once_or_not_at_all(
     carrel: Carrel, vera: Page, lars: Page, tmp_path: Path
 ) -> None:
     one = ("--account=language", "--gres=gpu:1", "--nodelist=practice-1")
-    _submit(lars, _until_told("in-the-way", tmp_path, *one))
+    submit(lars, until_told("in-the-way", tmp_path, *one))
     expect(state(lars)).to_have_text("Running")
-    gang = _submit(vera, MEETS.format(place=tmp_path))
+    gang = submit(vera, MEETS.format(place=tmp_path))
     expect(vera.locator("#why")).to_contain_text("practice-1")
     expect(vera.locator("#why")).to_contain_text("in-the-way")
     parts = (
@@ -259,11 +259,11 @@ def test_a_job_starts_within_the_time_that_its_page_told(
     carrel: Carrel, vera: Page, tmp_path: Path
 ) -> None:
     finetune = FINETUNE.format(place=tmp_path)
-    _submit(vera, finetune)
+    submit(vera, finetune)
     expect(state(vera)).to_have_text("Running")
     carrel.manage("shell", "-c", PAST)
-    _submit(vera, finetune)
-    job = _submit(vera, finetune)
+    submit(vera, finetune)
+    job = submit(vera, finetune)
     expected = vera.locator("#why dd").filter(has_text=SPREAD)
     expect(expected).to_be_visible()
     told = SPREAD.search(expected.inner_text())
@@ -276,7 +276,22 @@ def test_a_job_starts_within_the_time_that_its_page_told(
     zone = ZoneInfo(carrel.environment.get("TZ") or "UTC")
     early, late = (_moment(words, read_at.astimezone(zone)) for words in told.groups())
     assert early <= started_at <= late, told[0]
-    _cancel(vera, job)
+    cancel(vera, job)
+
+
+def test_the_change_that_a_page_offers_starts_the_job(vera: Page, tmp_path: Path) -> None:
+    asked = ("--account=vision", "--gres=gpu:4", "--nodelist=practice-3")
+    submit(vera, until_told("ahead", tmp_path, *asked))
+    expect(state(vera)).to_have_text("Running")
+    submit(vera, until_told("next", tmp_path, *asked))
+    expect(vera.locator("#why")).to_contain_text("ahead")
+    vera.get_by_role("link", name="What would start it sooner?").click()
+    offered = vera.locator("#sooner")
+    expect(offered).to_contain_text("On any node in place of those named it would start now.")
+    offered.get_by_role("button", name="Change it so").click()
+    expect(vera.locator("#messages")).to_contain_text("was changed.")
+    expect(state(vera)).to_have_text("Running")
+    (tmp_path / "over").touch()
 
 
 def _moment(words: str, now: datetime) -> datetime:
@@ -286,32 +301,6 @@ def _moment(words: str, now: datetime) -> datetime:
     clock, _, day = words.partition(" ")
     at = datetime.combine(now, time.fromisoformat(clock), now.tzinfo)
     return at + timedelta(days=1) if day else at
-
-
-def _save(page: Page) -> None:
-    """As it was previewed."""
-    page.get_by_role("button", name="Preview").click()
-    page.locator("#preview").get_by_role("button").first.click()
-    expect(page.locator("#messages")).to_contain_text("Saved.")
-
-
-def _submit(page: Page, script: str) -> int:
-    write_script(page, script)
-    page.get_by_role("button", name="Submit", exact=True).click()
-    return job_id(page)
-
-
-def _until_told(name: str, place: Path, *directives: str) -> str:
-    """A job that ends when the file `over` appears there."""
-    asked = (f"--job-name={name}", "--time=00:10:00", *directives)
-    lines = "".join(f"#SBATCH {line}\n" for line in asked)
-    return f"#!/bin/bash\n{lines}until [ -e {place}/over ]; do sleep 0.1; done\necho over\n"
-
-
-def _cancel(page: Page, job: int) -> None:
-    page.goto(f"/jobs/{job}/cancel/")
-    page.get_by_role("button", name="Cancel the job").click()
-    expect(page.locator("#messages")).not_to_be_empty()
 
 
 def _percent(page: Page, project: str) -> float:
