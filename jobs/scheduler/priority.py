@@ -32,14 +32,16 @@ AFTER_LONG = (
 class PriorityWeights:
     """What each factor counts in a partition, in points.
 
-    By default fair share counts most, a nice value can outweigh it, a week of waiting is
-    worth half of it, and of equals the larger job goes first, as others fill in around it.
+    By default one place in fair share is worth more than any age and size together, with up to
+    1,600 members: else who has more jobs waiting for long would have more than their share. A nice
+    value can outweigh it. Where places are equal a week of waiting counts most, and of equals the
+    larger job goes first, as others fill in around it.
     """
 
-    fair_share: float = 1000.0
+    fair_share: float = 1e6
     age: float = 500.0
     size: float = 100.0
-    nice: float = 1000.0
+    nice: float = 1e6
     max_age_s: float = 7.0 * _DAY_S
     """Waiting any longer brings no more points (Slurm's PriorityMaxAge)."""
 

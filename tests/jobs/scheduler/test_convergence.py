@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
+from itertools import count, islice
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.scheduler.fairshare import Member, Project
@@ -26,23 +26,38 @@ CLOSE = 0.05 + 4 * 3 / (8 * 24 * DAYS / 2)
 """A twentieth, and what the largest job is of all that is used meanwhile."""
 WAITING = 4
 """So many of each project wait at any time."""
+BACKLOG = 60
+"""So many of the project with the least shares have waited for days."""
+IDLE = 98
+"""Members of another project who never run anything, and are before all others in fair share."""
 
 
 @settings(max_examples=max(1, settings().max_examples // 12))
-@given(st.sampled_from([(1, 1), (3, 1), (1, 1, 1), (1, 2, 3)]), seeds)
-def test_usage_converges_to_the_shares(shares: tuple[int, ...], seed: int) -> None:
-    """From any beginning; jobs of one project may be large and long, those of another small."""
+@given(st.sampled_from([(1, 1), (3, 1), (1, 1, 1), (3, 2, 1)]), seeds, st.booleans(), st.booleans())
+@example((3, 1), 0, True, True)
+def test_usage_converges_to_the_shares(
+    shares: tuple[int, ...], seed: int, idle: bool, late: bool
+) -> None:
+    """From any beginning; jobs of one project may be large and long, those of another small.
+    However many members work or not, and whoever's jobs have waited for longer."""
     projects = tuple(Project(n, f"p{n}", None, part) for n, part in enumerate(shares, 1))
+    others = Project(len(projects) + 1, "idle", None)
     start = Snapshot(
         (node(1), node(2)),
         (),
-        projects=projects,
-        members=tuple(Member(project.id, project.id) for project in projects),
+        projects=(*projects, others),
+        members=(
+            *(Member(project.id, project.id) for project in projects),
+            *(Member(others.id, 100 + number) for number in range(IDLE * idle)),
+        ),
         usage=tuple(((p.id, p.id), float(Random(seed + p.id).choice([0, 9e4]))) for p in projects),
         policy=PLAIN,
     )
     play = Play(start, _shorter(seed), Decay(HALF_LIFE_H * HOUR))
     coming = {project.id: _jobs(seed, project.id) for project in projects}
+    if late:
+        backlog = islice(coming[len(projects)], BACKLOG)
+        play.submit(replace(job, submitted_at=NOW - timedelta(days=4)) for job in backlog)
     seen_s, parts = 0.0, [0.0 for _ in projects]
     while play.now < NOW + timedelta(days=DAYS):
         _top_up(play, coming)

@@ -111,7 +111,7 @@ def test_age_stands_still_while_something_else_keeps_the_job_back() -> None:
 
 def test_fair_share_in_words() -> None:
     assert sentence(job(place=(10, 12)), "fair share") == (
-        "Place 3 of 12 in fair share: 833 of 1,000 points."
+        "Place 3 of 12 in fair share: 833,333 of 1,000,000 points."
     )
 
 
@@ -135,8 +135,8 @@ def test_size_in_words(gpus: float, partition_gpus: int, says: str) -> None:
     ("nice", "says"),
     [
         (0, "Nobody has moved it: 0 points."),
-        (100, "Nice 100, as asked, moves it back: -100 points."),
-        (-1000, "An admin moved it forward with nice -1000: 1,000 points."),
+        (100, "Nice 100, as asked, moves it back: -100,000 points."),
+        (-1000, "An admin moved it forward with nice -1000: 1,000,000 points."),
     ],
 )
 def test_nice_in_words(nice: int, says: str) -> None:
