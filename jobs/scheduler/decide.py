@@ -26,6 +26,10 @@ VAIN = 64
 """For so many of a partition who miss their deadlines a pass searches for a place, or for others
 who could leave; then it promises nothing to anybody who has one. Of most it is known without."""
 
+ASKING = 32
+"""For so many more of a partition to whom nothing is promised it is searched in vain for others who
+could leave. Of those who ask alike for the same user only the first counts."""
+
 
 @dataclass(slots=True)
 class Decided:
@@ -65,9 +69,8 @@ class Pass:
         """How many wait for room, and not in vain."""
         self._vain: dict[str, int] = dict.fromkeys(pools, 0)
         """For how many that miss their deadlines it was searched."""
-        self._owed: dict[str, int] = dict.fromkeys(pools, 0)
-        """For how many whom a quota holds up others were asked to leave, with or without
-        success."""
+        self._asked: dict[str, int] = dict.fromkeys(pools, 0)
+        """For how many to whom nothing is promised nobody could be found who would make room."""
         self.borrowing: list[Pending] = []
         """To be served last: they would run on what others do not use, and nobody has made room
         for them yet."""
@@ -113,9 +116,7 @@ class Pass:
         pool = self._pools[job.partition]
         if verdict not in (FITS, BORROWS):
             # What is missing may be lent out.
-            if self._owed[job.partition] < self._policy.reservations:
-                self._owed[job.partition] += self._preempt(job, pool, shape, verdict)
-                self._claim(job, pool)
+            self._ask(job, pool, shape, verdict)
             self.decided.limited.append(job)
             return False
         if self._start(job, pool, shape):
@@ -126,10 +127,21 @@ class Pass:
             self.decided.limited.append(job)
             return False
         self.decided.waiting.append(job)
-        if self._blocked[job.partition] < self._policy.reservations:
+        # What others made room for is kept, however many are promised a time.
+        left = self._blocked[job.partition] < self._policy.reservations
+        if left or job.claimed_at is not None:
             self._blocked[job.partition] += self._keep(job, pool, shape, verdict)
             self._claim(job, pool)
+        else:
+            self._ask(job, pool, shape, verdict)
         return False
+
+    def _ask(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> None:
+        """Make others leave for it, and keep their place for it, however many are promised one."""
+        if self._asked[job.partition] < ASKING:
+            tried = self._preempt(job, pool, shape, verdict)
+            self._asked[job.partition] += tried and job.id not in pool.promises
+            self._claim(job, pool)
 
     def _keep(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:
         """Keep a place for it, if others have to leave for that; False if it comes too late."""

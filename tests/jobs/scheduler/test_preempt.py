@@ -18,7 +18,7 @@ from jobs.scheduler.policy import Policy
 from jobs.scheduler.snapshot import Pending, Reservation, Running, Snapshot
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import EVERY, seeds, snapshots
-from tests.jobs.scheduler.play import Play, settle
+from tests.jobs.scheduler.play import Play, promised, settle
 from tests.jobs.scheduler.quotas import Oracle
 from tests.jobs.scheduler.recount import least, startable, without
 from tests.jobs.scheduler.test_plan_properties import asked, has_room, oracle
@@ -97,13 +97,24 @@ def test_a_place_is_kept_for_who_asked() -> None:
     assert play.now == NOW + timedelta(seconds=60)
 
 
-def test_only_who_may_be_promised_a_time_has_others_make_room() -> None:
-    full = node(1, gpus=2, used={51: 1, 52: 1})
-    queue = (pending(1, 1), pending(2, 1))
-    asked = Snapshot((full,), queue, (idle(51), idle(52)), policy=Policy(reservations=1))
-    assert {one.for_id for one in plan(asked, NOW).preempted} == {1}
-    more = replace(asked, policy=Policy(reservations=2))
-    assert {one.for_id for one in plan(more, NOW).preempted} == {1, 2}
+@pytest.mark.parametrize("reservations", [1, 2, 16])
+def test_others_make_room_however_many_before_it_are_promised_a_time(reservations: int) -> None:
+    """And for those before it nobody's leaving would do."""
+    nodes = (node(1, gpus=2, used={51: 1, 52: 1}), node(2, gpus=2, used={53: 2}))
+    gangs = [pending(number, 2, nodes=2, user_id=number) for number in range(1, reservations + 3)]
+    running = (idle(51), idle(52), idle(53, 2, band=Band.BATCH, ends_by=NOW + timedelta(days=1)))
+    queue = (*gangs, pending(101, 1), pending(102, 1, user_id=9))
+    asked = Snapshot(nodes, queue, running, policy=Policy(reservations=reservations))
+    found = plan(asked, NOW)
+    assert {one.for_id for one in found.preempted} == {101, 102}
+    left = tuple(replace(one, leaving=one.id != 53) for one in running)
+    asked = replace(asked, running=left, pending=(*gangs, *map(_claiming, queue[-2:])))
+    assert promised(asked, NOW).keys() >= {101, 102}
+
+
+def _claiming(job: Pending) -> Pending:
+    """Somebody has been told to make room for it."""
+    return replace(job, claimed_at=NOW)
 
 
 def test_who_could_end_before_what_the_admin_keeps_is_given_room() -> None:

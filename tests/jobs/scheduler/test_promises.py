@@ -73,7 +73,9 @@ def test_promises_hold_side_by_side(snapshot: Snapshot, reservations: int) -> No
             there = [h for h in (*room.holds.values(), *room.booked) if h.start <= moment < h.end]
             _fit_together(room, there)
     given_at = {job: p for pool in pools.values() for job, p in pool.promises.items()}
-    assert len(given_at) <= reservations
+    claimed = {job.id for job in snapshot.pending if job.claimed_at is not None}
+    room_is_made = any(run.leaving for run in snapshot.running)
+    assert room_is_made or len(given_at.keys() - claimed) <= reservations
     for job in snapshot.pending:
         if job.id in given_at:
             chosen = [room.node for room, _ in given_at[job.id].site]
