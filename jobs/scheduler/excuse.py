@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jobs.scheduler import explain
-from jobs.scheduler.fit import is_near, refuse
+from jobs.scheduler.fit import is_near, refuse, remedy
 from jobs.scheduler.limits import Demand
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.quota import QuotaTree
 from jobs.scheduler.shape import Shape
-from jobs.scheduler.snapshot import Explanation, Pending
+from jobs.scheduler.snapshot import Explanation, Node, Pending
+from jobs.spec import Resources
 
 
 class Excuses:
@@ -50,13 +51,19 @@ def _no_room(pool: Pool, shape: Shape) -> Explanation | None:
     nodes = [room.node for room in pool.rooms]
     able, ready = ([room.node for room in found] for found in (shape.able, shape.ready))
     if len(able) < asked.nodes or not is_near(asked, able):
-        refusal = refuse(asked, nodes, nodes[0].partition)
-        if refusal is None and shape.models is not None:
+        found = no_such_nodes(asked, nodes, nodes[0].partition)
+        if found is None and shape.models is not None:
             return explain.models_missing(shape.models, nodes[0].partition)
-        return explain.never_fits(refusal or "does not fit")
+        return found or explain.never_fits("does not fit", remedy(asked, nodes, nodes[0].partition))
     if len(ready) < asked.nodes or not is_near(asked, ready):
         return explain.nodes_unavailable(asked, able, nodes)
     return None
+
+
+def no_such_nodes(asked: Resources, nodes: Sequence[Node], partition: str) -> Explanation | None:
+    """Why the partition's nodes cannot hold it, whatever is free; None where they can."""
+    refusal = refuse(asked, nodes, partition)
+    return explain.never_fits(refusal, remedy(asked, nodes, partition)) if refusal else None
 
 
 def _demand(job: Pending, gpus: float) -> Demand:

@@ -108,11 +108,11 @@ def no_nodes(partition: str) -> Explanation:
     )
 
 
-def never_fits(refusal: str) -> Explanation:
+def never_fits(refusal: str, remedy: str) -> Explanation:
     """The lab has changed since it was submitted."""
     return Explanation(
         Reason.BAD_CONSTRAINTS,
-        f"It {refusal}. It cannot start unless such a node is added.",
+        f"It {refusal}. It cannot start unless {remedy}.",
     )
 
 

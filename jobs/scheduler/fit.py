@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from jobs.scheduler.gpu_models import is_instance, is_model, is_of, names_instance
 from jobs.scheduler.snapshot import Node
+from jobs.scheduler.topology import above
 from jobs.scheduler.words import count, listed, memory
 from jobs.spec import Resources
 
@@ -120,15 +121,17 @@ def refuse(asked: Resources, nodes: Iterable[Node], partition: str | None = None
         if len(holding) < asked.nodes:
             return _refusal(holds.__name__, asked, left, holding, where)
         left = holding
-    if is_near(asked, left):
-        return None
-    have = "has" if asked.max_switches == 1 else "have"
-    most = _most_near(asked, left)
-    return (
-        f"asks for {count(asked.nodes, 'node')} on {switches(asked)}; "
-        f"no {switches(asked).removeprefix('1 ')} of {where} {have} more than "
-        + count(most, "such node")
-    )
+    return None if is_near(asked, left) else _refuse_far(asked, left, where)
+
+
+def remedy(asked: Resources, nodes: Iterable[Node], partition: str) -> str:
+    """What would have to be done before a request that is refused could fit."""
+    able = [node for node in nodes if node.partition == partition and could_hold(node, asked)]
+    unknown = [] if is_near(asked, able) else _unknown(asked, able)
+    if not unknown:
+        return "such a node is added"
+    named = listed(sorted((node.name for node in unknown), key=name_key))
+    return f"such a node is added, or an admin sets the switches of {named}"
 
 
 def leave_too_few(
@@ -150,8 +153,28 @@ def is_near(asked: Resources, nodes: Sequence[Node]) -> bool:
 
 
 def _most_near(asked: Resources, nodes: Sequence[Node]) -> int:
-    leaves = Counter(node.switches[0] if node.switches else "" for node in nodes)
+    leaves = Counter(map(above, nodes))
     return sum(number for _, number in leaves.most_common(asked.max_switches))
+
+
+def _unknown(asked: Resources, nodes: Sequence[Node]) -> list[Node]:
+    """Those whose switches are not known, where it might fit if they were."""
+    unknown = [node for node in nodes if not node.switches]
+    known = [node for node in nodes if node.switches]
+    return unknown if _most_near(asked, known) + len(unknown) >= asked.nodes else []
+
+
+def _refuse_far(asked: Resources, left: Sequence[Node], where: str) -> str:
+    want = f"asks for {count(asked.nodes, 'node')} on {switches(asked)}"
+    unknown = _unknown(asked, left)
+    if len(unknown) == len(left):
+        return f"{want}; which nodes of {where} share a switch is not known"
+    have = "has" if asked.max_switches == 1 else "have"
+    most = count(_most_near(asked, left), "such node")
+    found = f"{want}; no {switches(asked).removeprefix('1 ')} of {where} {have} more than {most}"
+    if not unknown:
+        return found
+    return f"{found}, and the switches of {listed(node.name for node in unknown)} are not known"
 
 
 def _refusal(

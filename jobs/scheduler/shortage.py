@@ -68,7 +68,9 @@ def _too_few(shape: Shape) -> str:
         return "none has that free now"
     names = listed(room.node.name for room in ready)
     if len(ready) >= shape.asked.nodes:
-        return f"{len(ready)} have that free now ({names}), but not on {switches(shape.asked)}"
+        sure = "" if all(room.node.switches for room in ready) else " as far as is known"
+        where = f"{switches(shape.asked)}{sure}"
+        return f"{len(ready)} have that free now ({names}), but not on {where}"
     return f"{len(ready)} {'has' if len(ready) == 1 else 'have'} that free now ({names})"
 
 

@@ -1,9 +1,13 @@
-"""Nodes near each other: as few leaf switches as will do, under as low a switch as will do."""
+"""Nodes near each other: as few leaf switches as will do, under as low a switch as will do.
+
+A node's `switches` go from its leaf up. Of one that has none nothing is known of what it shares
+with others: it counts as on a leaf of its own.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from jobs.scheduler.snapshot import Node
@@ -18,6 +22,8 @@ class OnNode(Protocol):
 
 At = TypeVar("At", bound=OnNode)
 Key = Callable[[Any], Any]
+Switch = str | int
+"""A name; of a node of which none is known its id."""
 
 
 def compact(
@@ -26,14 +32,16 @@ def compact(
     """`number` of these nodes under the lowest switch that has enough, on its fewest leaves.
 
     Of equal switches that with the fewest such nodes is used, so that large groups stay whole,
-    and on a leaf the first by `key`. A node's `switches` go from its leaf up; nodes of which
-    none is known count as neighbours. None if it cannot be, or only with more than
-    `max_switches` leaf switches.
+    and on a leaf the first by `key`. None if it cannot be, or only with more than `max_switches`
+    leaf switches.
     """
     if len(rooms) < number:
         return None
+    known = number > 1 and any(room.node.switches for room in rooms)
+    if not known and max_switches is not None and max_switches < number:
+        return None
     ordered = sorted(rooms, key=key)
-    if number == 1 or not any(room.node.switches for room in rooms):
+    if not known:
         return ordered[:number]
     for level in range(max(len(room.node.switches) for room in rooms)):
         groups = [g for g in _groups(ordered, level).values() if len(g) >= number]
@@ -61,9 +69,35 @@ def _on_few_leaves(rooms: Sequence[At], number: int, max_switches: int | None) -
     return None
 
 
-def _groups(rooms: Sequence[At], level: int) -> dict[str, list[At]]:
-    groups: dict[str, list[At]] = defaultdict(list)
+def _groups(rooms: Sequence[At], level: int) -> dict[Switch, list[At]]:
+    groups: dict[Switch, list[At]] = defaultdict(list)
     for room in rooms:
-        switches = room.node.switches
-        groups[switches[level] if level < len(switches) else ""].append(room)
+        groups[above(room.node, level)].append(room)
     return groups
+
+
+def above(node: Node, level: int = 0) -> Switch:
+    """The switch so many levels above its leaf, or the highest that is known; one of its own where
+    none is."""
+    switches = node.switches
+    if not switches:
+        return node.id
+    return switches[level] if level < len(switches) else switches[-1]
+
+
+def contradiction(
+    switches: Sequence[str], others: Iterable[tuple[str, Sequence[str]]]
+) -> str | None:
+    """Why no tree has these switches above a node, and those above others, given by their names;
+    None where one has."""
+    higher = {name: tuple(switches[at:]) for at, name in enumerate(switches, 1)}
+    for other, theirs in others:
+        for at in range(len(theirs), 0, -1):
+            name, there = theirs[at - 1], tuple(theirs[at:])
+            if higher.get(name, there) != there:
+                return (
+                    f"above {name} would be {', '.join(higher[name]) or 'nothing'}; "
+                    f"{other} says {', '.join(theirs)}, with {', '.join(there) or 'nothing'} "
+                    f"above {name}"
+                )
+    return None

@@ -68,9 +68,9 @@ def enough(nodes: Sequence[Node], asked: Resources) -> bool:
     """Whether some of these are as many as asked for, on few enough leaf switches."""
     if asked.max_switches is None or asked.nodes == 1:
         return len(nodes) >= asked.nodes
-    leaves: dict[str, int] = {}
+    leaves: dict[str | int, int] = {}
     for node in nodes:
-        leaf = node.switches[0] if node.switches else ""
+        leaf = node.switches[0] if node.switches else node.id
         leaves[leaf] = leaves.get(leaf, 0) + 1
     most = min(asked.max_switches, len(leaves))
     return any(sum(some) >= asked.nodes for some in combinations(leaves.values(), most))

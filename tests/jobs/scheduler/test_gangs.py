@@ -59,10 +59,58 @@ def test_which_nodes(case: str) -> None:
     } == expected
 
 
-def test_nodes_without_known_switches_are_neighbours() -> None:
-    nodes = tuple(node(number) for number in (1, 2, 3))
+def test_without_any_known_switch_a_gang_goes_where_it_would_by_itself() -> None:
+    nodes = (node(1, used={50: 1}), node(2, used={51: 2}), node(3), node(4))
+    active = (running(50, 60, 1), running(51, 60, 2))
+    for asked in ({}, {"max_switches": 2}, {"max_switches": 3}):
+        decided = plan(Snapshot(nodes, (pending(1, 2, nodes=2, **asked),), active), NOW)
+        assert [part.node_id for part in decided.starts[0].placements] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("switches", "why"),
+    [
+        (
+            {},
+            "It asks for 2 nodes on 1 switch; which nodes of partition gpu share a switch is not "
+            "known. It cannot start unless such a node is added, or an admin sets the switches of "
+            "n1, n2, n3.",
+        ),
+        (
+            {1: ("a",)},
+            "It asks for 2 nodes on 1 switch; no switch of partition gpu has more than 1 such "
+            "node, and the switches of n2, n3 are not known. It cannot start unless such a node is "
+            "added, or an admin sets the switches of n2, n3.",
+        ),
+        (
+            {1: ("a",), 2: ("b",), 3: ("c",)},
+            "It asks for 2 nodes on 1 switch; no switch of partition gpu has more than 1 such "
+            "node. It cannot start unless such a node is added.",
+        ),
+    ],
+)
+def test_a_node_whose_switch_is_not_known_is_on_none_with_others(
+    switches: dict[int, tuple[str, ...]], why: str
+) -> None:
+    nodes = tuple(node(number, switches=switches.get(number, ())) for number in (1, 2, 3))
     decided = plan(Snapshot(nodes, (pending(1, 4, nodes=2, max_switches=1),)), NOW)
-    assert [part.node_id for part in decided.starts[0].placements] == [1, 2]
+    assert not decided.starts
+    assert not decided.estimates
+    assert decided.explanations[1].reason is Reason.BAD_CONSTRAINTS
+    assert decided.explanations[1].detail == why
+
+
+def test_only_nodes_known_to_be_on_one_switch_are_taken_for_it() -> None:
+    nodes = [node(1), node(2), node(3, switches=("a",)), node(4, switches=("a",))]
+    asked = (pending(1, 4, nodes=2, max_switches=1),)
+    decided = plan(Snapshot(tuple(nodes), asked), NOW)
+    assert [part.node_id for part in decided.starts[0].placements] == [3, 4]
+    nodes[3] = node(4, switches=("a",), used={50: 1})
+    decided = plan(Snapshot(tuple(nodes), asked, (running(50, 60, 4),)), NOW)
+    assert decided.explanations[1].detail == (
+        "Needs 2 nodes with 4 GPUs each; 3 have that free now (n1, n2, n3), but not on 1 switch as "
+        "far as is known. Job 50 makes room for it on n3, n4 by 13:00 UTC at the latest."
+    )
 
 
 def test_enough_nodes_on_too_many_switches_are_told() -> None:
