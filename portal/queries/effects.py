@@ -1,4 +1,5 @@
-"""What quotas mean for the jobs there are: which run beyond them, and which can never start."""
+"""What quotas and nodes mean for the jobs there are: which run beyond them, and which can never
+start."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from django.db.models.functions import Cast
 from jobs import lifecycle
 from jobs.bands import Band
 from jobs.scheduler.counters import Counters
+from jobs.scheduler.excuse import no_such_nodes
 from jobs.scheduler.explain import models_missing
 from jobs.scheduler.fairshare import Member, Project
 from jobs.scheduler.fit import leave_too_few
@@ -58,7 +60,7 @@ class Outcome:
     """Running jobs that would not start now; of several that together are too many, those of the
     lowest band, and of these the youngest."""
     never: Mapping[int, str]
-    """Waiting jobs that would be refused now."""
+    """Waiting jobs that would be refused now, by a quota or as no nodes could hold them."""
     parts: Mapping[Whose, Part]
 
 
@@ -142,13 +144,14 @@ def _rank(holding: Holding) -> tuple[int, datetime, int]:
 def _never(
     waiting: Sequence[_Asked], counters: Counters, nodes: Sequence[Node]
 ) -> Iterator[tuple[int, str]]:
-    sizes, models = Sizes(nodes), _Models(counters.tree, nodes)
+    sizes, models, fit = Sizes(nodes), _Models(counters.tree, nodes), _Fit(nodes)
     for row, spec in zip(waiting, specs.read(row.spec_text for row in waiting), strict=True):
         # One that cannot be read waits for its request to be mended, whatever a quota says.
         if isinstance(spec, JobSpec):
             demand = _demand(row, spec.resources, sizes)
             refusal = counters.tree.refuse(demand, jobs=0)
             why = refusal.sentence if refusal else models.missing(demand, spec.resources)
+            why = why or fit.missing(demand, spec.resources)
             if why:
                 yield row.pk, why
 
@@ -169,6 +172,24 @@ class _Models:
         if models is None or not self._known[about]:
             return ""
         return models_missing(models, demand.partition).detail
+
+
+class _Fit:
+    """Whether enough nodes could hold a request when they are empty. Equal ones are looked at
+    once."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._known: dict[tuple[Resources, str], str] = {}
+
+    def missing(self, demand: Demand, asked: Resources) -> str:
+        """Why not; empty where they could, or the partition has none yet."""
+        about = (asked, demand.partition)
+        if about not in self._known:
+            there = any(node.partition == demand.partition for node in self._nodes)
+            found = no_such_nodes(asked, self._nodes, demand.partition) if there else None
+            self._known[about] = found.detail if found else ""
+        return self._known[about]
 
 
 def _demand(row: _Asked, asked: Resources, sizes: Sizes) -> Demand:
