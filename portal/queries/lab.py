@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet
 from portal.models import Accounting, Event, Gpu, GpuModel, Partition, SchedulingPolicy
 
 EVENTS = 20
-POLICY, SHARING = ("policy set",), ("GPU divided",)
+POLICY, SHARING, NODE = ("policy set",), ("GPU divided",), ("node set",)
 PARTITION = ("partition set", "partition added", "partition removed")
 PEOPLE = ("person added", "person set", "person removed", "person password set")
 CHARGING, LENDING = ("charging set", "weight set"), ("lending set",)

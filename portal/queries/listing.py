@@ -88,6 +88,8 @@ def _node(row: Node) -> dict[str, Any]:
         "cpus": row.cpus,
         "memory_mib": row.memory_mib,
         "driver": row.driver,
+        "features": row.features,
+        "switches": row.switches,
         "seen_at": row.seen_at,
         "gpus": [_gpu(gpu) for gpu in row.gpus.all()],
     }

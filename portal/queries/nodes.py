@@ -18,6 +18,7 @@ PAGE_SIZE = 20
 STRIP_SIZE = 48
 RECENT = 12
 EVENTS = 30
+PATHS = 12
 
 STATES: dict[str, tuple[str, Q]] = {
     "up": ("Up", Q(health=Node.Health.UP, drained=False)),
@@ -136,6 +137,13 @@ def jobs_recently(node: Node) -> list[Job]:
 def events(node: Node) -> list[Event]:
     """What happened to it, newest first."""
     return list(node.events.select_related("actor").order_by("-id")[:EVENTS])
+
+
+def paths(*, but: Node) -> list[str]:
+    """The switches above other nodes, as in `leaf1, spine`, the first few."""
+    known = Node.objects.exclude(pk=but.pk).exclude(switches=[])
+    found = known.order_by("switches").values_list("switches", flat=True).distinct()
+    return sorted(", ".join(switches) for switches in found[:PATHS])
 
 
 def _with_gpus(nodes: QuerySet[Node], *, jobs: bool = True) -> QuerySet[Node]:

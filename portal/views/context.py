@@ -13,6 +13,7 @@ _ROOMS = {
     "job": "queue",
     "log": "queue",
     "add_node": "nodes",
+    "describe": "nodes",
     "reservations": "nodes",
     "edit_project": "projects",
     "usage": "projects",

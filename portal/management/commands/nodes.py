@@ -1,4 +1,4 @@
-"""`manage.py nodes`: add, probe, drain, resume, remove and list the lab's machines."""
+"""`manage.py nodes`: add, probe, describe, drain, resume, remove and list the lab's machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from django.utils import timezone
 
 from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
+from portal.actions.describe import describe
 from portal.actions.down import NodeAnswers, declare_off
+from portal.forms.describe import names
 from portal.management.started import StartedCommand
 from portal.models import Node, Partition
 from portal.queries import listing
@@ -46,6 +48,15 @@ class Command(StartedCommand):
         drain = verbs.add_parser("drain", help="let no further job start there")
         drain.add_argument("name")
         drain.add_argument("--reason", default="")
+        told = verbs.add_parser("set", help="say what no probe can find of some nodes")
+        told.add_argument("name", nargs="+")
+        told.add_argument(
+            "--features", metavar="A,B", help="what jobs may ask for by --constraint; '' for none"
+        )
+        told.add_argument(
+            "--switches", metavar="LEAF,SPINE",
+            help="those above the nodes, the nearest first; '' where they are not known",
+        )  # fmt: skip
         verbs.add_parser("public-key", help="print the line for a node's authorized_keys")
         listed = verbs.add_parser("list", help="list the nodes")
         listed.add_argument("--json", action="store_true")
@@ -116,6 +127,20 @@ class Command(StartedCommand):
         done = actions.resume(node=node, actor=None, now=timezone.now())
         self.stdout.write(f"{node} takes jobs again" if done else f"{node} was not drained")
 
+    def _set(self, options: dict[str, Any]) -> None:
+        given = {name: options[name] for name in ("features", "switches")}
+        said = {name: names(text) for name, text in given.items() if text is not None}
+        if not said:
+            raise CommandError("say --features or --switches, or both")
+        nodes = [_node(name) for name in options["name"]]
+        try:
+            changed = describe(nodes=nodes, actor=None, now=timezone.now(), **said)
+        except ValidationError as error:
+            raise CommandError("; ".join(_by_option(error))) from error
+        for node in changed or nodes:
+            told = f"features {_or_none(node.features)}; switches {_or_none(node.switches)}"
+            self.stdout.write(f"{node}: {told}{'' if changed else ', as it was'}")
+
     def _off(self, options: dict[str, Any]) -> None:
         node = _node(options["name"])
         try:
@@ -159,6 +184,14 @@ class Command(StartedCommand):
         )
         for note in node.notes:
             self.stdout.write(f"  note: {note}")
+
+
+def _by_option(error: ValidationError) -> list[str]:
+    return [f"--{name}: {' '.join(wrong)}" for name, wrong in error.message_dict.items()]
+
+
+def _or_none(named: list[str]) -> str:
+    return ", ".join(named) or "none"
 
 
 def _ask() -> None:
