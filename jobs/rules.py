@@ -18,6 +18,8 @@ MAX_TASKS_PER_NODE = 1_024
 MAX_CPUS_PER_TASK = 4_096
 MAX_MEMORY_MIB = 64 * 1024 * 1024
 MAX_WALLTIME_S = 366 * 86_400
+LAST_YEAR = 9_000
+"""In which anything may be asked for: dates end soon after, and some zones are ahead."""
 MAX_ARRAY_TASKS = 10_000
 MAX_ARRAY_INDEX = 4_000_000
 MAX_DEPENDENCIES = 1_000

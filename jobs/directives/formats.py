@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from jobs.bands import Band
 from jobs.rules import (
+    LAST_YEAR,
     MAX_ARRAY_INDEX,
     MAX_ARRAY_TASKS,
     MAX_DEPENDENCIES,
@@ -81,7 +82,7 @@ def moment(text: str, now: datetime) -> datetime:
         found = _moment(text.strip(), now)
     except (ValueError, OverflowError):
         found = None
-    if found is None or not 1970 <= found.year <= 9000:
+    if found is None or not 1970 <= found.year <= LAST_YEAR:
         raise ValueError(
             f"{shown(text)} is not a time; write 16:00, now+1hour or {now.year + 1}-01-20T12:34:00"
         )

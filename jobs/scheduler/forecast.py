@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jobs.scheduler.allowance import Allowance, Limit
 from jobs.scheduler.backlog import Backlog
 from jobs.scheduler.closures import Closure
+from jobs.scheduler.holds import HORIZON_S
 from jobs.scheduler.kept import Kept
 from jobs.scheduler.lines import Coming, Counted, Gates, Kind, Line, Waits
 from jobs.scheduler.place import Place
@@ -82,13 +83,14 @@ class Forecast:
             self._ready(waits)
 
     def play(self, about: Iterable[int] = ()) -> dict[int, float]:
-        """Until nothing happens any more, or all have started `about` whom it is; `starts`."""
+        """Until nothing happens for years, or all have started `about` whom it is; `starts`."""
         self._asked = set(about)
         every = not self._asked
         for backlog in self._backlogs.values():
             backlog.begin(self._now)
         self._serve(self._backlogs)
-        while self._events and (self._asked or every):
+        end = self._now + HORIZON_S
+        while self._events and self._events[0][0] <= end and (self._asked or every):
             self._now = self._events[0][0]
             freed: set[str] = set()
             while self._events and self._events[0][0] <= self._now:

@@ -14,6 +14,9 @@ Span = tuple[float, float]
 Spans = tuple[Span, ...]
 NOW = -math.inf
 """As a start: nobody leaves before it."""
+HORIZON_S = 20 * 366 * 86_400.0
+"""Nothing is promised, nor foretold, any further ahead: twenty years. Dates end, and ten thousand
+tasks of a year each, one after the other, come to more than is left of them."""
 
 
 @dataclass(frozen=True, slots=True)

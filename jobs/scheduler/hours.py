@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 
+from jobs.scheduler.holds import HORIZON_S
 from jobs.scheduler.periods import CalendarMonth, Rolling, Slice
 from jobs.scheduler.quota import MICROS, micros
 from jobs.scheduler.tally import Counter, Tally
@@ -19,8 +20,6 @@ from jobs.scheduler.tally import Counter, Tally
 _DAY_S = 86_400.0
 _NOISE_S = 1e-2
 """GPU-seconds: what adding and taking away floats may leave behind."""
-_FAR_S = 100 * 366 * _DAY_S
-"""Nothing is foretold beyond."""
 
 
 class Month:
@@ -59,7 +58,7 @@ class Month:
     def room_at(self, charge: int, now: float) -> float | None:
         """When so much more fits if nobody else starts; None if that is not known."""
         room, month = self._counter.limit - charge, self._ends
-        while room >= 0 and month < now + _FAR_S:
+        while room >= 0 and month < now + HORIZON_S:
             held = sum(
                 micros(gpus * max(0.0, until - max(start, month)))
                 for start, until, gpus in self._running.values()

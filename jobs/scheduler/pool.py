@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jobs.scheduler.closures import Closure, closed
 from jobs.scheduler.demand import counts, mask
 from jobs.scheduler.fit import could_hold, narrowed
-from jobs.scheduler.holds import NOW, Hold, Spans
+from jobs.scheduler.holds import HORIZON_S, NOW, Hold, Spans
 from jobs.scheduler.levels import Levels
 from jobs.scheduler.mix import Mix, on_each_node
 from jobs.scheduler.openings import Moments
@@ -229,7 +229,7 @@ class Pool:
         self, job_id: int, shape: Shape, length: float, now: float, by: float = math.inf
     ) -> Promise | None:
         """What `promise` would; nothing is kept."""
-        search = Search(shape, length, now)
+        search, by = Search(shape, length, now), min(by, now + HORIZON_S)
         at = search.first()
         while at < math.inf and at <= by:
             site = self._site_at(shape, at, length, search.opens)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
+from jobs.rules import LAST_YEAR
+
 
 class Clock:
     """Starts at `now` and goes on by a clock that nobody sets."""
@@ -35,4 +37,4 @@ class Times:
         except (OverflowError, ValueError):
             return None
         # Anybody may give a file any time; in the calendar's last hours no other zone has one.
-        return found if 1900 <= found.year <= 9000 else None
+        return found if 1900 <= found.year <= LAST_YEAR else None

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from jobs.rules import LAST_YEAR
 from portal import hints, live
 from portal.actions import passes
 from portal.actions.changes import Changes, applied
@@ -97,6 +98,8 @@ def _check(
         raise ValidationError({"ends_at": "It must end after it starts."})
     if ends_at <= now:
         raise ValidationError({"ends_at": "That is over already."})
+    if ends_at.year > LAST_YEAR:
+        raise ValidationError({"ends_at": f"The year {LAST_YEAR} is the last that can be named."})
     others = Reservation.objects.exclude(pk=row.pk).order_by("starts_at", "pk")
     at_once = others.filter(nodes__in=nodes, starts_at__lt=ends_at, ends_at__gt=starts_at)
     taken = at_once.values_list("nodes__name", "name", "starts_at", "ends_at").first()

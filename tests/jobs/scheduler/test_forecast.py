@@ -15,7 +15,14 @@ from jobs.scheduler.limits import Limits, Quota
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Order, Policy
 from jobs.scheduler.rank import ranked
-from jobs.scheduler.snapshot import DependencyState, Node, Pending, Running, Snapshot
+from jobs.scheduler.snapshot import (
+    DependencyState,
+    Node,
+    Pending,
+    Reservation,
+    Running,
+    Snapshot,
+)
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
 from tests.jobs.scheduler.generated import ARRAY, PLAIN, snapshots, usage
 from tests.jobs.scheduler.play import promised
@@ -222,6 +229,26 @@ def test_who_waits_for_the_end_of_one_that_makes_room_waits_for_its_second_end()
     queue = (pending(51, 4), pending(52, 1, dependency=WAITING, waits_for=(50,)))
     found = plan(Snapshot(tuple(FULL), queue, (idle,), policy=Policy()), NOW)
     assert _minutes(found.estimates[52].at) == 1 + 60 + 60
+
+
+def test_nothing_is_told_of_what_would_start_in_more_than_twenty_years() -> None:
+    """Not even dates reach as far as the last of these."""
+    year = 366 * 86_400
+    tasks = tuple(
+        pending(number, 1, walltime_s=year, array_id=1, array_index=number, array_limit=1)
+        for number in range(1, 9000)
+    )
+    behind = pending(10_000, 4, walltime_s=60, user_id=2)
+    far = Reservation(
+        1, "old rack", NOW - timedelta(hours=1), NOW + 25 * timedelta(366), frozenset({1})
+    )
+    queue = (*tasks, behind, pending(10_001, 1, only_nodes=("n1",)), pending(10_002, 4))
+    asked = Snapshot((node(1), node(2)), queue, reservations=(far,), policy=IN_ORDER)
+    found = plan(asked, NOW)
+    assert [start.job_id for start in found.starts] == [1]
+    assert len([job for job in tasks if job.id in found.estimates]) in (19, 20)
+    assert 10_001 not in found.estimates
+    assert found.explanations.keys() == {job.id for job in queue[1:]}
 
 
 @given(snapshots(plain=True))

@@ -142,6 +142,7 @@ def test_one_under_way_ends_now_and_is_remembered(as_admin: Client, node: Node) 
             {"starts_at": "2020-01-01T00:00", "ends_at": "2020-01-02T00:00"},
             "ends_at", "That is over already.",
         ),
+        ({"ends_at": "9999-12-31T23:59"}, "ends_at", "The year 9000 is the last"),
         ({"users": ["\N{OCTOPUS}"]}, "users", "Select a valid choice"),
         ({"projects": ["old"]}, "projects", "Select a valid choice"),
     ],
