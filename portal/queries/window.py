@@ -15,13 +15,26 @@ when those end."""
 
 
 def in_sight(waiting: QuerySet[Job]) -> QuerySet[Job]:
-    """The first to be looked at in front: who others make room for, then by band and submission,
-    the held ones last; and of an array not more tasks than may start soon."""
+    """The first to be looked at in front: who others make room for, then by band, and in each the
+    first job of every user of a project before anybody's second, as else who submits most would
+    have all that is looked at; the held ones last; and of an array not more tasks than may start
+    soon."""
     ranks = (When(band=band.value, then=Value(band.rank)) for band in Band)
+    turn = Window(
+        RowNumber(),
+        partition_by=("held", "band", "project_id", "owner_id"),
+        order_by=("submitted_at", "id"),
+    )
+    told = Job.objects.filter(pk__in=_startable_soon(waiting).values("pk"))
+    return told.annotate(turn=turn, rank=Case(*ranks, default=Value(0))).order_by(
+        "held", F("claimed_at").asc(nulls_last=True), "-rank", "turn", "submitted_at", "id"
+    )
+
+
+def _startable_soon(waiting: QuerySet[Job]) -> QuerySet[Job]:
+    """Without the tasks that their arrays' limits keep back for long."""
     # SQLite tells a null of JSON as this word.
     limit = Cast(NullIf(KT("spec__array__limit"), Value("null")), IntegerField())
     nth = Window(RowNumber(), partition_by=F("array_id"), order_by=("held", "id"))
-    told = waiting.annotate(limit=limit, nth=nth, rank=Case(*ranks, default=Value(0)))
-    return told.filter(Q(array_id=None) | Q(limit=None) | Q(nth__lte=F("limit") + SPARE)).order_by(
-        "held", F("claimed_at").asc(nulls_last=True), "-rank", "submitted_at", "id"
-    )
+    told = waiting.annotate(limit=limit, nth=nth)
+    return told.filter(Q(array_id=None) | Q(limit=None) | Q(nth__lte=F("limit") + SPARE))

@@ -48,6 +48,17 @@ def test_of_too_many_the_highest_bands_are_looked_at_and_the_next_tasks_of_an_ar
     assert found == {job.pk for job in (*tasks[:2], *behind, urgent, claimed)}
 
 
+def test_of_too_many_everybodys_first_are_looked_at_before_anybodys_second(
+    alice: User, bob: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pass_rows, "MAX_PENDING", 4)
+    many = [cast.job(alice, project, submitted_at=cast.NOW - 2 * DAY) for _ in range(9)]
+    late = [cast.job(bob, project, submitted_at=cast.NOW) for _ in range(2)]
+    Job.objects.update(spec={"name": "train", "resources": {}})
+    found = {job.id for job in snapshot.take(cast.NOW).pending}
+    assert found == {job.pk for job in (*many[:2], *late)}
+
+
 def test_of_an_array_without_a_limit_as_many_as_of_other_jobs(
     alice: User, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
