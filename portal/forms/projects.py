@@ -85,7 +85,11 @@ class MemberForm(PreviewedForm):
         min_value=0, max_value=MAX_SHARES, initial=1,
         help_text="Beside those of the other members and of the projects below.",
     )  # fmt: skip
-    lead = forms.BooleanField(required=False, label="Leads the project")
+    lead = forms.BooleanField(
+        required=False,
+        label="Leads the project",
+        help_text="Named as lead on the project's page: the one to ask.",
+    )
 
     def __init__(self, *args: Any, project: Project, member: User | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -53,7 +53,7 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """A person may submit to a project; a lead also looks after its members."""
+    """A person may submit to a project; a lead is named there as the one to ask."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
