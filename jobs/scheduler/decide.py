@@ -27,8 +27,9 @@ VAIN = 64
 who could leave; then it promises nothing to anybody who has one. Of most it is known without."""
 
 ASKING = 32
-"""For so many more of a partition to whom nothing is promised it is searched in vain for others who
-could leave. Of those who ask alike for the same user only the first counts."""
+"""For so many more of a partition, to whom nothing is promised, a pass searches for others who
+could leave. Of those whom nobody's leaving would help and who ask alike for the same user only the
+first counts."""
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class Pass:
         self._vain: dict[str, int] = dict.fromkeys(pools, 0)
         """For how many that miss their deadlines it was searched."""
         self._asked: dict[str, int] = dict.fromkeys(pools, 0)
-        """For how many to whom nothing is promised nobody could be found who would make room."""
+        """For how many to whom nothing is promised others were asked to leave, with or without
+        success."""
         self.borrowing: list[Pending] = []
         """To be served last: they would run on what others do not use, and nobody has made room
         for them yet."""
@@ -139,8 +141,7 @@ class Pass:
     def _ask(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> None:
         """Make others leave for it, and keep their place for it, however many are promised one."""
         if self._asked[job.partition] < ASKING:
-            tried = self._preempt(job, pool, shape, verdict)
-            self._asked[job.partition] += tried and job.id not in pool.promises
+            self._asked[job.partition] += self._preempt(job, pool, shape, verdict)
             self._claim(job, pool)
 
     def _keep(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> bool:

@@ -68,8 +68,8 @@ class Policy:
     backfill: Backfill = Backfill.RESERVING
     placing: Placing = Placing.LEAST_FRAGMENTATION
     reservations: int = 16
-    """How many waiting jobs of a partition are promised a time, and may have others make room;
-    at least one."""
+    """How many waiting jobs of a partition are promised a time, beside those for whom others make
+    room; at least one."""
     preempts: Mapping[Band, frozenset[Band]] = field(default_factory=lambda: BY_DEFAULT)
     """Whose jobs a band's jobs may preempt: lower bands only."""
     grace_s: float = 60.0

@@ -134,11 +134,19 @@ class Pool:
             models = self.models(job)
         return self.shape(asked, job.reservations, most, models)
 
-    def find(self, shape: Shape, length: float, now: float, elsewhere: bool = True) -> Site | None:
+    def find(
+        self,
+        shape: Shape,
+        length: float,
+        now: float,
+        elsewhere: bool = True,
+        moving: bool = True,
+    ) -> Site | None:
         """Where it fits best now, for so long that no promise is broken; None if it does not.
 
-        A promise may be kept on other nodes than first foreseen, but never later. Without
-        `elsewhere` only the place is looked at where it would be if nothing was promised.
+        A promise may be kept on other nodes than first foreseen, but never later; without `moving`
+        only where it was. Without `elsewhere` only the place is looked at where it would be if
+        nothing was promised.
         """
         if length >= shape.fails_from:
             return None
@@ -150,7 +158,7 @@ class Pool:
         if all(shape.keeps(room, until) for room in best.rooms):
             return best.site(NOW, until)
         site = best.site(NOW, NOW)
-        if self._make_way(site, until):
+        if moving and self._make_way(site, until):
             return site
         clear = None
         if elsewhere:

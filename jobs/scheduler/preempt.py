@@ -96,8 +96,8 @@ class Preemption:
         self._counted: dict[int, list[int]] = {}
         self._rooms: dict[int, dict[int, list[Room]]] = {}
         """By pool, where each job is that ran when the pass began."""
-        self._claims: list[tuple[int, float]] = []
-        """Group and GPUs of those for whom the leaving make room."""
+        self._claims: list[tuple[int, float, float]] = []
+        """Group, GPUs and GPU-seconds of those for whom the leaving make room."""
         self._hopeless: dict[tuple[int, int], float] = {}
         """By class and group: the shortest time for which nobody's leaving would do."""
 
@@ -140,15 +140,15 @@ class Preemption:
         for victim in self._leaving:
             trial.remove(victim, there.get(victim.job_id, []))
         for claim in self._claims:
-            self._tally.add(*claim, 0.0)
+            self._tally.add(*claim)
         chosen = self._choose(trial, job, group, there)
         for claim in self._claims:
-            self._tally.remove(*claim, 0.0)
+            self._tally.remove(*claim)
         trial.undo()
         if chosen is None:
             self._hopeless[id(shape), group] = length
             return None
-        self._claims.append((group, trial.gpus))
+        self._claims.append((group, trial.gpus, trial.gpus * length))
         for victim in chosen:
             self._victims.remove(victim)
             self._leaving.append(victim)
@@ -257,7 +257,8 @@ class _Trial:
         if self.limited(self._shape.gpus) or not self._pool.has_room(self._shape.asked):
             return False
         self._shape.fails_from = math.inf
-        site = self._pool.find(self._shape, self._length, self._now)
+        # A promise that was moved to where somebody is away for the trial alone has no place there.
+        site = self._pool.find(self._shape, self._length, self._now, moving=False)
         if site is None:
             return False
         self.gpus = gpus_of(self._shape, site)

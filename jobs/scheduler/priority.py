@@ -97,7 +97,7 @@ class WeightedFactor:
     @property
     def told(self) -> str:
         """The points as people read them: nobody wants to read 0.007 of 500."""
-        return _rounded(self.points if abs(self.points) >= self.weight / 1000 else 0)
+        return _rounded(self.points if abs(self.points) >= min(1.0, self.weight / 1000) else 0)
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,8 @@ class Walk:
                 self.own[job.id] = explain.together(own)
             elif self.room.serve(job):
                 self._begin(job)
+            elif job.array_id is not None and job.id in self.pools[job.partition].promises:
+                self.arrays.promise(job.array_id)
         return self.room.decided
 
     def _begin(self, job: Pending) -> None:

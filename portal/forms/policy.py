@@ -70,7 +70,8 @@ class PolicyForm(PreviewedForm):
     reservations = forms.IntegerField(
         min_value=1, max_value=MAX_PENDING, label="Jobs promised a time",
         help_text="In each partition so many waiting jobs are promised a start that others must "
-        "not delay. More of them keep large jobs safer and passes slower.",
+        "not delay, beside those for whom others make room. More of them keep large jobs safer "
+        "and passes slower.",
     )  # fmt: skip
     grace_s = forms.FloatField(
         min_value=0, max_value=MAX_S, label="Grace, in seconds",

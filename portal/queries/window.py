@@ -16,13 +16,13 @@ when those end."""
 
 def in_sight(waiting: QuerySet[Job]) -> QuerySet[Job]:
     """The first to be looked at in front: who others make room for, then by band, and in each the
-    first job of every user of a project before anybody's second, as else who submits most would
-    have all that is looked at; the held ones last; and of an array not more tasks than may start
-    soon."""
+    first job that every user of a project has in a partition before anybody's second, as else who
+    submits most would have all that is looked at; the held ones last; and of an array not more
+    tasks than may start soon."""
     ranks = (When(band=band.value, then=Value(band.rank)) for band in Band)
     turn = Window(
         RowNumber(),
-        partition_by=("held", "band", "project_id", "owner_id"),
+        partition_by=("held", "partition_id", "band", "project_id", "owner_id"),
         order_by=("submitted_at", "id"),
     )
     told = Job.objects.filter(pk__in=_startable_soon(waiting).values("pk"))

@@ -7,6 +7,7 @@ jobs are left out of it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -168,8 +169,8 @@ def before(dice: Random, lab: Lab) -> Told:
 
 
 def usage(
-    waiting: list[Pending],
-    active: list[Running],
+    waiting: Iterable[Pending],
+    active: Iterable[Running],
     history: Told = NOTHING,
 ) -> Usage:
     """What counts against quotas, with what was used before in both periods."""
