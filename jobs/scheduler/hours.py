@@ -173,7 +173,7 @@ class Window:
 
 
 class Hours:
-    """All such limits of a forecast, by their numbers in the tally."""
+    """All such limits of a forecast or a simulation, by their numbers in the tally."""
 
     def __init__(self, tally: Tally, now: float) -> None:
         self._tally = tally
@@ -189,6 +189,16 @@ class Hours:
         """It is over; what it has not used the tally is told by the caller."""
         for counter in self._tally.counters(group).micros:
             self._limit(counter).ends(job_id, now)
+
+    def know(self, group: int) -> None:
+        """Its limits are among those that `advance` counts."""
+        for counter in self._tally.counters(group).micros:
+            self._limit(counter)
+
+    def advance(self, now: float) -> None:
+        """Count all that are known as it is then."""
+        for limit in self._limits.values():
+            limit.advance(now)
 
     def are_limited(self, group: int) -> bool:
         """Whether any such limit holds for the group."""

@@ -21,14 +21,15 @@ from jobs.scheduler.simulate.job import Run, pending
 from jobs.scheduler.simulate.lengths import Lengths
 from jobs.scheduler.simulate.queue import Kind, Queue, Sorting
 from jobs.scheduler.simulate.shares import Shares
+from jobs.scheduler.simulate.spent import Spent
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node, Pending, Running, Snapshot
 from jobs.scheduler.words import amount
 from jobs.spec import Resources
 
-_ENDS, _OUTLIVES, _MAY_BE_ASKED = 0, 1, 2
+_ENDS, _OUTLIVES, _MAY_BE_ASKED, _LETS_GO = 0, 1, 2, 3
 """What happens to a running job: it ends, runs longer than it was taken to, or has run for long
-enough to be asked to make room."""
+enough to be asked to make room. The last happens to a limit on GPU-hours, which may have room."""
 
 Unit = tuple[str, ...]
 """The partitions that one pass decides about, as they depend on each other."""
@@ -64,6 +65,7 @@ class Simulation:
         self.pools: dict[str, Pool] = {name: Pool.of(found) for name, found in nodes.items()}
         self.runs: dict[int, Run] = {}
         self.tally = workload.tally()
+        self._spent = Spent(workload, self.tally)
         for pool in self.pools.values():
             tree = self.tally.tree
             pool.models = tree.gpu_models if tree.limits_models else None
@@ -83,7 +85,7 @@ class Simulation:
         self._long: dict[str, dict[int, Running]] = {name: {} for name in nodes}
         """Of those that run, who had waited for too long."""
         self._events: list[tuple[float, int, int, int]] = []
-        """When, what, which job, in which try."""
+        """When, what, which job or limit, in which try."""
         submits = [trial.submit_s for trial in workload.jobs if trial.counts]
         self._first_s, self._last_s = min(submits, default=0), max(submits, default=0)
         self._gates = Gates(workload.jobs)
@@ -138,6 +140,7 @@ class Simulation:
         if not any(queues) or not (fitting or self._may_preempt):
             return False
         began = self._clock()
+        self._spent.advance(now)
         pools = {name: self.pools[name] for name in unit}
         for queue, pool in zip(queues, pools.values(), strict=True):
             queue.learn()
@@ -155,6 +158,8 @@ class Simulation:
         for one in decided.preempted:
             self._preempt(self.runs[one.job_id], now)
             self._queue(one.for_id).claim(one.for_id)
+        for at, limit in self._spent.awaits(decided.limited, pools, now):
+            heapq.heappush(self._events, (at, _LETS_GO, limit, 0))
         return bool(decided.preempted)
 
     def _queue(self, job_id: int) -> Queue:
@@ -183,9 +188,12 @@ class Simulation:
 
     def _happen(self, now: float) -> set[str]:
         """Whoever ends by now leaves; the partitions that have changed."""
-        touched = set()
+        touched: set[str] = set()
         while self._events and self._events[0][0] <= now:
-            _, what, job_id, number = heapq.heappop(self._events)
+            at, what, job_id, number = heapq.heappop(self._events)
+            if what == _LETS_GO:
+                touched |= self.queues.keys() if self._spent.lets_go(job_id, at) else set()
+                continue
             run = self.runs[job_id]
             if run.tries != number or run.end_s >= 0:
                 continue  # That run was cut short.
@@ -232,6 +240,7 @@ class Simulation:
             self._running[job.partition][job.id] = rooms
             self._note_wait(run, start.placements[0].node_id, now)
             self.shares.hold(job.association, run.gpus, now)
+            self._spent.starts(job, run.gpus, run.left_s, now)
             self._expect(run, now)
 
     def _expect(self, run: Run, now: float) -> None:
@@ -261,6 +270,7 @@ class Simulation:
             )
 
     def _outlives(self, run: Run, now: float) -> None:
+        self._spent.outlives(run.trial.id)
         more = self.lengths.more(now - run.start_s)
         if not more:
             return  # A pass takes who is past their end to leave in the next moment.
@@ -274,7 +284,7 @@ class Simulation:
         for room in self._running[run.trial.partition].pop(job.id):
             room.release(job.id)
         self._long[run.trial.partition].pop(job.id, None)
-        self.tally.remove(self._group(job), run.gpus, run.gpus * job.walltime_s)
+        self.tally.remove(self._group(job), run.gpus, self._spent.ends(job.id, now))
         self.shares.hold(job.association, -run.gpus, now)
         run.served_s += now - run.start_s
         timely_s = max(0.0, min(now, self._last_s) - max(run.start_s, self._first_s))

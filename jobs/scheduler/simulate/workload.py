@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from jobs.bands import Band
@@ -16,6 +16,8 @@ from jobs.spec import Resources
 
 GPUS_PER_NODE = 8
 """In all public workloads."""
+EPOCH = Usage(datetime.fromtimestamp(0, UTC))
+"""Nothing was used before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,16 @@ class Workload:
     weights: tuple[tuple[str, PriorityWeights], ...] = ()
     """Of partitions that have their own."""
     decay: Decay = field(default_factory=Decay)
+    usage: Usage = EPOCH
+    """When time 0 was, and what of GPU-hours had been used by then. Who ran is among the jobs."""
+    time_zone: str = "UTC"
+    """Of its calendar months."""
 
     def tally(self) -> Tally:
-        """Nothing used yet."""
-        usage = Usage(datetime.fromtimestamp(0, UTC))
-        return Tally(self.projects, self.quotas, usage, self.lends)
+        """As of time 0, and nobody runs."""
+        periods = {one.period for one in self.quotas if one.limits.gpu_hours is not None}
+        used = {period: self.usage.used.get(period, {}) for period in periods}
+        return Tally(self.projects, self.quotas, replace(self.usage, used=used), self.lends)
 
     def everybody(self) -> tuple[Member, ...]:
         """The members, and with one share each who only has jobs."""
