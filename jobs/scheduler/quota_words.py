@@ -74,7 +74,7 @@ def _wish(rule: Rule, demand: Demand, jobs: int) -> tuple[float | str, str]:
         case Limited.GPU_MODELS:
             return _model_wish(rule, demand)
         case Limited.WALLTIME:
-            return demand.walltime_s, f"this asks for {_span(demand.walltime_s)}"
+            return demand.walltime_s, f"this asks for {exact_span(demand.walltime_s)}"
         case Limited.JOBS_RUNNING:
             return 1, "this is one"
         case Limited.JOBS_PENDING:
@@ -91,9 +91,9 @@ def _model_wish(rule: Rule, demand: Demand) -> tuple[str, str]:
 
 def _hours_wish(rule: Rule, demand: Demand) -> tuple[float, str]:
     hours = demand.gpu_seconds / 3600
-    wish = f"{_gpus(demand.gpus)} for {_span(demand.walltime_s)} are {_number(hours, up=True)}"
+    wish = f"{_gpus(demand.gpus)} for {exact_span(demand.walltime_s)} are {_number(hours, up=True)}"
     longest = math.floor(rule.limit * 3600 / demand.gpus)
-    return hours, f"{wish}, and could run {_span(longest)} at most" if longest >= 60 else wish
+    return hours, f"{wish}, and could run {exact_span(longest)} at most" if longest >= 60 else wish
 
 
 def _allows(rule: Rule) -> str:
@@ -108,7 +108,7 @@ def _allows(rule: Rule) -> str:
         case Limited.GPU_MODELS:
             return f"{_jobs_of(rule)} may use GPUs of these models: {names}"
         case Limited.WALLTIME:
-            return f"{_jobs_of(rule)} may run for {_span(round(rule.limit))} at most"
+            return f"{_jobs_of(rule)} may run for {exact_span(round(rule.limit))} at most"
         case Limited.JOBS_RUNNING:
             return f"{_whose(rule)} may run {_many(rule.limit, 'job')} at once{_in_band(rule)}"
         case Limited.JOBS_PENDING:
@@ -166,8 +166,8 @@ def _number(number: float, up: bool = False) -> str:
     return amount(cut / 100)
 
 
-def _span(seconds: int) -> str:
-    """`24 h`, `1 h 30 min`, `45 s`."""
+def exact_span(seconds: int) -> str:
+    """In full: `24 h`, `1 h 30 min`, `45 s`."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
     told = ((hours, "h"), (minutes, "min"), (rest, "s"))

@@ -83,12 +83,17 @@ def _rename_in_quotas(before: str, name: str, actor: User | None, now: datetime)
 
 
 def _rename_in_trials(before: str, name: str) -> None:
-    """Those that wait, and those that are asked for again: kinds of nodes begin with it."""
+    """Those that wait, and those that are asked for again: quotas name it, and kinds of nodes begin
+    with it."""
     for trial in WhatIf.objects.only("changes").order_by("pk"):
-        old = [one for one in trial.changes["nodes"] if one["kind"].startswith(f"{before}: ")]
-        for one in old:
+        kinds = [one for one in trial.changes["nodes"] if one["kind"].startswith(f"{before}: ")]
+        quotas = trial.changes.get("quotas", ())
+        naming = [one for one in quotas if before in (one["partitions"] or ())]
+        for one in kinds:
             one["kind"] = name + one["kind"].removeprefix(before)
-        if old:
+        for one in naming:
+            one["partitions"] = [name if part == before else part for part in one["partitions"]]
+        if kinds or naming:
             trial.save(update_fields=["changes"])
 
 

@@ -43,7 +43,7 @@ def set_quota(
     mine = Quota.objects.filter(project=project, scope=scope, band=band or "")
     row = mine.first() or Quota(project=project, scope=scope, band=band or "")
     columns = {name: limits.get(name) for name in LIMITS}
-    _check(columns)
+    check_names(columns)
     changes = applied(row, columns | _period(columns, period_days))
     if not changes:
         return False
@@ -66,8 +66,11 @@ def _period(columns: Mapping[str, Any], days: int | None) -> dict[str, Any]:
     return {"period": Quota.PeriodKind.ROLLING, "period_days": days}
 
 
-def _check(columns: Mapping[str, Any]) -> None:
-    """Names have to be known: one that was mistyped would allow nothing."""
+def check_names(columns: Mapping[str, Any]) -> None:
+    """They have to be known: one that was mistyped would allow nothing.
+
+    Raises `ValidationError`, by field.
+    """
     known = {
         "partitions": set(Partition.objects.values_list("name", flat=True)),
         "gpu_models": set(Gpu.objects.order_by().values_list("model", flat=True).distinct()),

@@ -22,7 +22,9 @@ from jobs.scheduler.simulate.changes import (
     changed_policy,
 )
 from jobs.scheduler.simulate.compare import Told, compare
+from jobs.scheduler.simulate.quota_change import NAMES
 from portal import hints
+from portal.actions.quotas import check_names
 from portal.models import Project, User, WhatIf
 from portal.queries import accounts, machines, workload
 from portal.queries.what_if import said, unfinished
@@ -67,6 +69,7 @@ def _checked(since: datetime, until: datetime, changes: Changes, now: datetime) 
     try:
         changed_policy(accounts.policy(), changes)
         changed_nodes(machines.reported(), changes.nodes)
+        _check_names(changes)
         told = said(changes)
         number = workload.number_of(since, until, now)
         workload.check_number(number)
@@ -79,6 +82,15 @@ def _checked(since: datetime, until: datetime, changes: Changes, now: datetime) 
     if not number:
         raise ValidationError("No job is of that time. Choose a longer or another one.")
     return told
+
+
+def _check_names(changes: Changes) -> None:
+    """One that is gone since would allow nothing, as a mistyped one."""
+    try:
+        for change in changes.quotas:
+            check_names({name: getattr(change, name) for name in NAMES})
+    except ValidationError as error:
+        raise ValidationError(error.messages) from error
 
 
 def ask_again(*, row: WhatIf, actor: User, now: datetime) -> WhatIf:
@@ -141,8 +153,9 @@ def play(*, pk: int, clock: Callable[[], datetime], told: Told) -> None:
     row = WhatIf.objects.get(pk=pk)
     try:
         told(0.0)
-        past = workload.read(row.since, row.until, clock())
-        both = compare(past.workload, past.policy, Changes.read(row.changes), told)
+        changes = Changes.read(row.changes)
+        past = workload.read(row.since, row.until, clock(), changes.quotas)
+        both = compare(past.workload, past.policy, changes, told)
     except Stopped:
         return
     except (ChangeError, TooLong, workload.TooMany) as error:

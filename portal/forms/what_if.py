@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ from jobs.scheduler.fairshare import MAX_SHARES
 from jobs.scheduler.policy import Backfill, Order
 from jobs.scheduler.simulate.changes import MOST_NODES, Changes, NodesChange, ProjectChange, kinds
 from portal.forms.previewed import dress
+from portal.forms.projects import QuotaForm
+from portal.forms.quota_tried import AS_IT_IS, WHOSE, QuotaRow
 from portal.models import Project, SchedulingPolicy
 from portal.queries import machines
 from portal.queries.spans import Span
@@ -21,11 +24,8 @@ PERIODS = (
     ("last-month", "the last calendar month"),
     ("month", "this month until now"),
 )
-AS_IT_IS = ("", "as it is")
-_YES_OR_NO = (AS_IT_IS, ("yes", "yes"), ("no", "no"))
-MOST_GPUS = 1_000_000
+_YES_OR_NO = (("", AS_IT_IS), ("yes", "yes"), ("no", "no"))
 MOST_RESERVATIONS = 1000
-NO_LIMIT = "none"
 
 
 class WhatIfForm(forms.Form):
@@ -51,7 +51,7 @@ class WhatIfForm(forms.Form):
         for name, kind in (("order", Order), ("backfill", Backfill)):
             field = self.fields[name]
             assert isinstance(field, forms.ChoiceField)
-            same = ("", f"as it is: {getattr(policy, name)}")
+            same = ("", f"{AS_IT_IS}: {getattr(policy, name)}")
             field.choices = [same, *((one.value, one.value) for one in kind)]
         self.fields["reservations"].widget.attrs["placeholder"] = str(policy.reservations)
         dress(self)
@@ -63,10 +63,9 @@ class WhatIfForm(forms.Form):
 
 
 class ProjectRow(forms.Form):
-    """What is changed of one project."""
+    """What is changed of one project, but for its quotas."""
 
     project = forms.ChoiceField(required=False)
-    gpus = forms.CharField(required=False, max_length=20, label="GPUs at once")
     shares = forms.IntegerField(required=False, min_value=0, max_value=MAX_SHARES)
     lends = forms.ChoiceField(required=False, choices=_YES_OR_NO, label="Its children lend")
 
@@ -76,25 +75,12 @@ class ProjectRow(forms.Form):
         field = self.fields["project"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [("", "none"), *((name, name) for name in projects)]
+        self.fields["shares"].widget.attrs["placeholder"] = AS_IT_IS
         dress(self)
-
-    def clean_gpus(self) -> float | str | None:
-        text = self.cleaned_data["gpus"].strip()
-        if not text or text.lower() == NO_LIMIT:
-            return NO_LIMIT if text else None
-        try:
-            gpus = float(text)
-        except ValueError:
-            gpus = -1
-        if not 0 <= gpus <= MOST_GPUS:
-            raise forms.ValidationError(
-                f"Give a number from 0 to {MOST_GPUS:,}, or {NO_LIMIT} for no limit."
-            )
-        return gpus
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
-        given = any(data.get(name) not in (None, "") for name in ("gpus", "shares", "lends"))
+        given = any(data.get(name) not in (None, "") for name in ("shares", "lends"))
         if given and not data.get("project") and "project" not in self.errors:
             self.add_error("project", "Say which project.")
         return data
@@ -105,14 +91,14 @@ class ProjectRow(forms.Form):
         data = self.cleaned_data
         if not data.get("project"):
             return None
-        gpus = data["gpus"]
         return ProjectChange(
-            self._projects[data["project"]],
-            gpus=None if gpus == NO_LIMIT else gpus,
-            unlimited=gpus == NO_LIMIT,
-            shares=data["shares"],
-            lends=_read(data["lends"]),
+            self._projects[data["project"]], shares=data["shares"], lends=_read(data["lends"])
         )
+
+    @property
+    def is_used(self) -> bool:
+        """Something was filled in."""
+        return self.is_bound and self.has_changed()
 
 
 class NodesRow(forms.Form):
@@ -152,7 +138,11 @@ class WhatIfForms:
         choices = [(kind, f"{kind} ({len(nodes)} now)") for kind, nodes in found]
         living = Project.objects.filter(archived_at=None).order_by("name")
         names = dict(living.values_list("name", "pk"))
+        limits = QuotaForm(band=None)
         self.form = WhatIfForm(data)
+        self.quotas = [
+            QuotaRow(data, prefix=f"quota-{n}", projects=names, limits=limits) for n in range(rows)
+        ]
         self.projects = [
             ProjectRow(data, prefix=f"project-{n}", projects=names) for n in range(rows)
         ]
@@ -160,20 +150,25 @@ class WhatIfForms:
 
     def is_valid(self) -> bool:
         """Looks at all of them, so that each tells what is wrong."""
-        good = [form.is_valid() for form in (self.form, *self.projects, *self.nodes)]
+        every = (self.form, *self.quotas, *self.projects, *self.nodes)
+        good = [form.is_valid() for form in every]
         return all(good) and self._names_once()
 
     def _names_once(self) -> bool:
         seen: set[object] = set()
-        chosen_in: list[tuple[forms.Form, str]] = [(row, "project") for row in self.projects]
-        chosen_in += [(row, "kind") for row in self.nodes]
-        for row, name in chosen_in:
-            chosen = row.cleaned_data.get(name)
-            if chosen and chosen in seen:
-                row.add_error(name, "It is chosen twice. Choose it once.")
+        for row, names in self._choosing():
+            chosen = (names, *(row.cleaned_data.get(name) for name in names))
+            if row.cleaned_data.get(names[0]) and chosen in seen:
+                row.add_error(names[0], "It is chosen twice. Choose it once.")
                 return False
             seen.add(chosen)
         return True
+
+    def _choosing(self) -> Iterator[tuple[forms.Form, tuple[str, ...]]]:
+        """Each row, and the fields that say what it is about."""
+        yield from ((row, WHOSE) for row in self.quotas)
+        yield from ((row, ("project",)) for row in self.projects)
+        yield from ((row, ("kind",)) for row in self.nodes)
 
     @property
     def changes(self) -> Changes:
@@ -186,6 +181,7 @@ class WhatIfForms:
             lends_at_top=_read(data["lends_at_top"]),
             projects=tuple(row.change for row in self.projects if row.change),
             nodes=tuple(row.change for row in self.nodes if row.change),
+            quotas=tuple(row.change for row in self.quotas if row.change),
         )
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 
-from jobs.scheduler.limits import Scope
 from jobs.scheduler.simulate.changes import Changes, ProjectChange, kinds
-from jobs.scheduler.words import amount, count
-from portal.models import Accounting, Project, Quota, SchedulingPolicy, WhatIf
-from portal.queries import machines
+from jobs.scheduler.words import count
+from portal.models import Accounting, Project, SchedulingPolicy, WhatIf
+from portal.queries import machines, quota_tried
 
 PER_PAGE = 25
 Said = list[list[str]]
@@ -42,6 +41,8 @@ def _lines(changes: Changes) -> Iterator[list[str]]:
     if changes.lends_at_top is not None:
         before = Accounting.current().lends
         yield ["Projects at the top lend", _yes(before), _yes(changes.lends_at_top)]
+    for quota in changes.quotas:
+        yield from quota_tried.lines(quota)
     for one in changes.projects:
         yield from _of_project(one)
     found = kinds(machines.reported())
@@ -52,19 +53,10 @@ def _lines(changes: Changes) -> Iterator[list[str]]:
 
 def _of_project(change: ProjectChange) -> Iterator[list[str]]:
     project = Project.objects.get(pk=change.project_id)
-    if change.unlimited or change.gpus is not None:
-        quota = Quota.objects.filter(project=project, scope=Scope.PROJECT, band="").first()
-        after = None if change.unlimited else change.gpus
-        before = quota.gpus if quota else None
-        yield [f"GPUs at once of {project}", _limit(before), _limit(after)]
     if change.shares is not None:
         yield [f"Shares of {project}", str(project.shares), str(change.shares)]
     if change.lends is not None:
         yield [f"Children of {project} lend", _yes(project.lends), _yes(change.lends)]
-
-
-def _limit(gpus: float | None) -> str:
-    return "no limit" if gpus is None else amount(gpus, 6)
 
 
 def _yes(value: bool) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db.models import Q
 
 from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.rules import SpecError
-from jobs.scheduler.limits import Quota
+from jobs.scheduler.limits import Quota, Usage
 from jobs.scheduler.policy import Policy
 from jobs.scheduler.simulate.measure import mean, quantile
+from jobs.scheduler.simulate.quota_change import QuotaChange, changed_quotas
 from jobs.scheduler.simulate.workload import Trial, Workload
 from jobs.scheduler.snapshot import Node
 from jobs.scheduler.words import count
@@ -22,6 +24,7 @@ from jobs.spec import JobSpec, Resources
 from portal import models
 from portal.models import Accounting, Attempt, Job
 from portal.queries import accounts, machines, specs
+from portal.queries.books import Books
 from portal.queries.dependencies import after_alike, is_single
 
 MOST_JOBS = 20_000
@@ -85,14 +88,18 @@ class Recorded:
     """A sentence for each kind of jobs that are not played."""
 
 
-def read(since: datetime, until: datetime, now: datetime) -> Recorded:
-    """The jobs submitted in a time, in a constant number of queries. Raises `TooMany`."""
+def read(
+    since: datetime, until: datetime, now: datetime, changes: Sequence[QuotaChange] = ()
+) -> Recorded:
+    """The jobs submitted in a time, in a constant number of queries, and what had been used before
+    it of the GPU-hours that are limited now, or would be then. Raises `TooMany`."""
     rows = _rows(since, until, now)
     past = _pasts(since, until, now)
     specs = _specs(rows)
     legible = [row for row in rows if row.pk in specs]
     nodes = machines.reported()
     maker = _Maker(specs, past, nodes, since, legible)
+    quotas = tuple(map(_played, accounts.quotas()))
     trials = tuple(maker.trial(row) for row in legible if row.pk in past)
     return Recorded(
         workload=Workload(
@@ -100,11 +107,13 @@ def read(since: datetime, until: datetime, now: datetime) -> Recorded:
             jobs=trials,
             nodes=nodes,
             projects=accounts.projects(),
-            quotas=tuple(map(_played, accounts.quotas())),
+            quotas=quotas,
             lends=accounts.lends(),
             members=accounts.members(),
             weights=tuple((row.name, row.weights) for row in models.Partition.objects.all()),
             decay=Accounting.current().decay,
+            usage=_usage((*quotas, *changed_quotas(quotas, changes, settings.TIME_ZONE)), since),
+            time_zone=settings.TIME_ZONE,
         ),
         policy=accounts.policy(),
         real=_real([row for row in legible if row.pk in past and row.submitted_at >= since], past),
@@ -252,7 +261,12 @@ def came(submitted_at: datetime, waited_s: float, spec: JobSpec, past: _Past) ->
 
 def _played(quota: Quota) -> Quota:
     """Less what a trial leaves out."""
-    return replace(quota, limits=replace(quota.limits, gpu_hours=None, jobs_pending=None))
+    return replace(quota, limits=replace(quota.limits, jobs_pending=None))
+
+
+def _usage(quotas: Iterable[Quota], since: datetime) -> Usage:
+    """What counted against these when the time began, but for those that ran: they are played."""
+    return replace(accounts.counted(Books.read(since), quotas), running=(), pending={})
 
 
 def _real(rows: Iterable[_Row], past: Mapping[int, _Past]) -> Real:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
 from jobs.scheduler.fairshare import MAX_SHARES
 from jobs.scheduler.fit import name_key
-from jobs.scheduler.limits import Limits, Quota, Scope
 from jobs.scheduler.policy import Backfill, Order, Policy
+from jobs.scheduler.simulate.quota_change import QuotaChange, changed_quotas
 from jobs.scheduler.simulate.workload import Workload
 from jobs.scheduler.snapshot import Node
-from jobs.scheduler.words import count, memory
+from jobs.scheduler.words import count, memory, sentence
 
 MOST_NODES = 1000
 """That may be added of one kind."""
@@ -26,13 +26,9 @@ class ChangeError(ValueError):
 
 @dataclass(frozen=True)
 class ProjectChange:
-    """Of one project. None leaves it as it is."""
+    """Of one project, but for its quotas. None leaves it as it is."""
 
     project_id: int
-    gpus: float | None = None
-    """GPUs at once, of all its users and bands."""
-    unlimited: bool = False
-    """No such limit; `gpus` is not looked at then."""
     shares: int | None = None
     lends: bool | None = None
     """Whether its children lend to each other."""
@@ -56,18 +52,35 @@ class Changes:
     lends_at_top: bool | None = None
     projects: tuple[ProjectChange, ...] = ()
     nodes: tuple[NodesChange, ...] = ()
+    quotas: tuple[QuotaChange, ...] = ()
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Changes:
-        """From what `asdict` made of one."""
+        """From what `asdict` made of one, also an older version's."""
+        projects = said["projects"]
         return cls(
             order=Order(said["order"]) if said["order"] else None,
             backfill=Backfill(said["backfill"]) if said["backfill"] else None,
             reservations=said["reservations"],
             lends_at_top=said["lends_at_top"],
-            projects=tuple(ProjectChange(**one) for one in said["projects"]),
+            projects=tuple(
+                ProjectChange(one["project_id"], one["shares"], one["lends"]) for one in projects
+            ),
             nodes=tuple(NodesChange(**one) for one in said["nodes"]),
+            quotas=(
+                *_kept_with_projects(projects),
+                *(QuotaChange.read(one) for one in said.get("quotas", ())),
+            ),
         )
+
+
+def _kept_with_projects(said: Iterable[Mapping[str, Any]]) -> Iterator[QuotaChange]:
+    """The only limit that could once be tried: GPUs at once, of all users and bands."""
+    for one in said:
+        if one.get("unlimited"):
+            yield QuotaChange(one["project_id"], lifted=("gpus",))
+        elif one.get("gpus") is not None:
+            yield QuotaChange(one["project_id"], gpus=one["gpus"])
 
 
 def changed_policy(policy: Policy, changes: Changes) -> Policy:
@@ -84,6 +97,7 @@ def changed_workload(workload: Workload, changes: Changes) -> Workload:
     """Raises `ChangeError`."""
     for change in changes.projects:
         workload = _changed_project(workload, change)
+    workload = _with_quotas(workload, changes.quotas)
     if changes.lends_at_top is not None:
         workload = replace(workload, lends=_switched(workload, None, changes.lends_at_top))
     return replace(workload, nodes=changed_nodes(workload.nodes, changes.nodes))
@@ -148,8 +162,7 @@ def _like(node: Node, number: int) -> Node:
 
 def _changed_project(workload: Workload, change: ProjectChange) -> Workload:
     number = change.project_id
-    if number not in {project.id for project in workload.projects}:
-        raise ChangeError("One of the projects is gone.")
+    _check_there(workload, number)
     if change.shares is not None:
         if not 0 <= change.shares <= MAX_SHARES:
             raise ChangeError(f"Shares are from 0 to {MAX_SHARES:,}, not {change.shares:,}.")
@@ -160,23 +173,23 @@ def _changed_project(workload: Workload, change: ProjectChange) -> Workload:
         workload = replace(workload, projects=projects)
     if change.lends is not None:
         workload = replace(workload, lends=_switched(workload, number, change.lends))
-    if change.unlimited or change.gpus is not None:
-        gpus = None if change.unlimited else change.gpus
-        workload = replace(workload, quotas=_with_gpus(workload.quotas, number, gpus))
     return workload
+
+
+def _with_quotas(workload: Workload, changes: Iterable[QuotaChange]) -> Workload:
+    for change in changes:
+        _check_there(workload, change.project_id)
+    try:
+        quotas = changed_quotas(workload.quotas, changes, workload.time_zone)
+    except ValueError as error:
+        raise ChangeError(sentence(str(error))) from error
+    return replace(workload, quotas=quotas)
+
+
+def _check_there(workload: Workload, project_id: int) -> None:
+    if project_id not in {project.id for project in workload.projects}:
+        raise ChangeError("One of the projects is gone.")
 
 
 def _switched(workload: Workload, above: int | None, lends: bool) -> frozenset[int | None]:
     return workload.lends | {above} if lends else workload.lends - {above}
-
-
-def _with_gpus(quotas: Iterable[Quota], project_id: int, gpus: float | None) -> tuple[Quota, ...]:
-    """The quota of all users and bands is the one that is a guarantee where siblings lend."""
-    found = []
-    mine = Quota(project_id, Limits())
-    for quota in quotas:
-        if (quota.project_id, quota.scope, quota.band) == (project_id, Scope.PROJECT, None):
-            mine = quota
-        else:
-            found.append(quota)
-    return (*found, replace(mine, limits=replace(mine.limits, gpus=gpus)))

@@ -13,6 +13,7 @@ from jobs.bands import Band
 from jobs.lifecycle import State
 from jobs.scheduler.limits import Scope
 from jobs.scheduler.simulate.changes import Changes, NodesChange
+from jobs.scheduler.simulate.quota_change import QuotaChange
 from portal.actions import partitions, schedule, submit, what_if
 from portal.models import Event, Job, Node, Partition, Project, Quota, User, WhatIf
 from tests.portal import cast
@@ -81,6 +82,7 @@ def test_what_is_tried_is_tried_with_the_same_nodes(
         Changes(nodes=(NodesChange(f"{kind}: 4 x NVIDIA A100-SXM4-80GB", 1),))
         for kind in ("gpu", "gpu-old")
     ]
+    asked.append(Changes(quotas=(QuotaChange(project.pk, partitions=("gpu-old", "gpu")),)))
     rows = [
         WhatIf.objects.create(
             asked_by=admin, asked_at=NOW, since=NOW.replace(hour=0), until=NOW,
@@ -92,7 +94,8 @@ def test_what_is_tried_is_tried_with_the_same_nodes(
     kinds = []
     for row in rows:
         row.refresh_from_db()
-        kinds.append(row.changes["nodes"][0]["kind"])
+        kinds += [change["kind"] for change in row.changes["nodes"]]
+    assert Changes.read(rows[2].changes).quotas[0].partitions == ("gpu-old", "a100")
     assert kinds == ["a100: 4 x NVIDIA A100-SXM4-80GB", "gpu-old: 4 x NVIDIA A100-SXM4-80GB"]
     assert what_if.ask_again(row=rows[0], actor=admin, now=NOW).state == WhatIf.State.WAITING
 

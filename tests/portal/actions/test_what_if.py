@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from jobs.lifecycle import State as JobState
 from jobs.scheduler.policy import Order
 from jobs.scheduler.simulate.changes import Changes, NodesChange, ProjectChange
+from jobs.scheduler.simulate.quota_change import QuotaChange
 from portal import tasks
 from portal.actions import reconcile, what_if
 from portal.management.commands import what_if as command
@@ -57,8 +58,8 @@ def jobs(alice: User, bob: User, project: Project) -> Project:
 
 
 def test_a_larger_quota_as_worked_by_hand(jobs: Project, admin: User) -> None:
-    row = ask(admin, Changes(projects=(ProjectChange(jobs.pk, gpus=8),)))
-    assert row.said == [["GPUs at once of vision", "4", "8"]]
+    row = ask(admin, Changes(quotas=(QuotaChange(jobs.pk, gpus=8),)))
+    assert row.said == [["vision", "at most 4 GPUs at once", "at most 8 GPUs at once"]]
     assert what_if._begin(cast.NOW) == row
     what_if.play(pk=row.pk, clock=clock, told=lambda part: None)
     row.refresh_from_db()
@@ -83,8 +84,8 @@ def test_limits_are_told_in_full(
     jobs: Project, admin: User, before: float, after: float, said: list[str]
 ) -> None:
     Quota.objects.filter(project=jobs).update(gpus=before)
-    row = ask(admin, Changes(projects=(ProjectChange(jobs.pk, gpus=after),)))
-    assert row.said == [["GPUs at once of vision", *said]]
+    row = ask(admin, Changes(quotas=(QuotaChange(jobs.pk, gpus=after),)))
+    assert row.said == [["vision", *(f"at most {number} GPUs at once" for number in said)]]
 
 
 def test_nothing_of_the_lab_is_changed(jobs: Project, admin: User) -> None:
@@ -101,7 +102,8 @@ def test_nothing_of_the_lab_is_changed(jobs: Project, admin: User) -> None:
         (Changes(), "Nothing would change. Say what is to be tried."),
         (Changes(order=Order.SUBMISSION), "Nothing would change. Say what is to be tried."),
         (Changes(reservations=-1), "at least 1 job is promised a time, not -1"),
-        (Changes(projects=(ProjectChange(0, gpus=1),)), "One of the projects is gone."),
+        (Changes(projects=(ProjectChange(0, shares=1),)), "One of the projects is gone."),
+        (Changes(quotas=(QuotaChange(0, gpus=1),)), "One of the projects is gone."),
         (Changes(nodes=(NodesChange("x: 1 x Y", 1),)), "There are no nodes of the kind"),
     ],
 )

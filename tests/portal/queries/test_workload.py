@@ -191,7 +191,8 @@ def test_the_lab_is_the_one_of_now_with_all_nodes_up(
     found = read().workload
     assert [(one.name, one.unavailable, len(one.gpus)) for one in found.nodes] == [("gpu-1", "", 4)]
     (quota,) = found.quotas
-    assert quota.limits == Limits(gpus=3), "what is not played refuses nobody either"
+    limits = Limits(gpus=3, gpu_hours=10)
+    assert quota.limits == limits, "what is not played refuses nobody either"
     assert found.lends == {None} and found.decay.half_life_s == 3600
     assert [(one.project_id, one.user_id) for one in found.members] == [(project.pk, alice.pk)]
 

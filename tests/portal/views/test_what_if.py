@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -73,21 +74,21 @@ def test_the_empty_list_says_what_to_do(as_admin: Client) -> None:
 def test_all_that_can_be_changed_is_asked_for(lab: Project, as_admin: Client) -> None:
     fields = {
         "order": "shortest", "backfill": "easy", "reservations": "3", "lends_at_top": "yes",
-        "project-0-project": lab.name, "project-0-gpus": "2.5", "project-0-shares": "7",
-        "project-0-lends": "no", "nodes-0-kind": KIND, "nodes-0-more": "-1",
+        "project-0-project": lab.name, "project-0-shares": "7", "project-0-lends": "no",
+        "nodes-0-kind": KIND, "nodes-0-more": "-1",
     }  # fmt: skip
     answer = send(as_admin, **fields)
     row = WhatIf.objects.get()
     assert (answer.status_code, answer["Location"]) == (302, f"/what-if/{row.pk}/")
     assert Changes.read(row.changes) == Changes(
-        "shortest", "easy", 3, True, (ProjectChange(lab.pk, 2.5, False, 7, False),),
+        "shortest", "easy", 3, True, (ProjectChange(lab.pk, 7, False),),
         (NodesChange(KIND, -1),),
     )  # fmt: skip
     assert round((row.until - row.since).total_seconds()) == 7 * 86_400
     # What is so already is not told as a change.
     assert [what for what, _, _ in row.said] == [
         "Order", "Backfill", "Jobs promised a time", "Projects at the top lend",
-        "GPUs at once of vision", "Shares of vision", f"Nodes {KIND}",
+        "Shares of vision", f"Nodes {KIND}",
     ]  # fmt: skip
 
 
@@ -97,12 +98,6 @@ def test_a_node_that_has_not_told_what_it_has_is_of_no_kind(lab: Project, as_adm
     assert "0 CPUs" not in as_admin.get("/what-if/").text
     row = played(as_admin, **{"nodes-0-kind": KIND, "nodes-0-more": "1"})
     assert row.state == WhatIf.State.DONE
-
-
-def test_no_limit_can_be_asked_for(lab: Project, as_admin: Client) -> None:
-    lab.quotas.create(gpus=4)
-    send(as_admin, **{"project-1-project": lab.name, "project-1-gpus": "None"})
-    assert WhatIf.objects.get().said == [["GPUs at once of vision", "4", "no limit"]]
 
 
 @pytest.mark.parametrize(
@@ -117,19 +112,14 @@ def test_no_limit_can_be_asked_for(lab: Project, as_admin: Client) -> None:
         ({"reservations": "0"}, "Give 1 or more."),
         ({"reservations": "1e3"}, "Enter a whole number."),
         ({"reservations": "1001"}, "Give 1,000 or less."),
-        ({"project-0-gpus": "4"}, "Say which project."),
         ({"project-0-shares": "0"}, "Say which project."),
         ({"project-0-project": "nobody"}, "Select a valid choice. nobody is not"),
         ({"project-0-project": "vis\0ion"}, "Select a valid choice."),
-        ({"project-0-project": "vision", "project-0-gpus": "-1"}, "Give a number from 0 to"),
-        ({"project-0-project": "vision", "project-0-gpus": "nan"}, "Give a number from 0 to"),
-        ({"project-0-project": "vision", "project-0-gpus": "inf"}, "Give a number from 0 to"),
-        ({"project-0-project": "vision", "project-0-gpus": "viele"}, "Give a number from 0 to"),
         ({"project-0-project": "vision", "project-0-shares": "-1"}, "Give 0 or more."),
         ({"project-0-project": "vision", "project-0-shares": "9" * 30}, "or less."),
         ({"project-0-project": "vision", "project-0-lends": "maybe"}, "maybe is not one of"),
         (
-            {"project-0-project": "vision", "project-1-project": "vision", "project-1-gpus": "1"},
+            {"project-0-project": "vision", "project-1-project": "vision", "project-1-shares": "1"},
             "It is chosen twice. Choose it once.",
         ),
         ({"nodes-0-more": "2"}, "Say which nodes."),
@@ -152,13 +142,12 @@ def test_bad_input_is_told_beside_its_field(
 )
 def test_more_projects_can_be_changed(as_admin: Client, rows: str, fields: int) -> None:
     page = as_admin.get("/what-if/new/", {"rows": rows}).text
-    assert page.count('-project" class=') == fields
+    for what in ("quota", "project"):
+        assert len(re.findall(f'name="{what}-[0-9]+-project"', page)) == fields
 
 
 def test_what_is_not_modelled_is_said_before_and_after(lab: Project, as_admin: Client) -> None:
-    words = (
-        "Not modelled: limits on GPU-hours and on waiting jobs, reservations of nodes, deadlines"
-    )
+    words = "Not modelled: limits on waiting jobs, reservations of nodes, deadlines"
     row = played(as_admin, order="shortest")
     for url in ("/what-if/new/", f"/what-if/{row.pk}/"):
         assert words in as_admin.get(url).text
@@ -205,7 +194,7 @@ def test_where_jobs_are_refused_nothing_else_is_better(lab: Project, as_admin: C
     )  # fmt: skip
     at = timezone.now() - timedelta(hours=8)
     Attempt.objects.create(job=job, number=1, started_at=at, ended_at=at, outcome="COMPLETED")
-    row = played(as_admin, **{"project-0-project": "vision", "project-0-gpus": "2"})
+    row = played(as_admin, **{"quota-0-project": "vision", "quota-0-gpus": "2"})
     assert row.result["then"]["mean_wait_s"] < row.result["now"]["mean_wait_s"]
     page = as_admin.get(f"/what-if/{row.pk}/")
     told = {line.name: line.better for line in page.context["lines"]}
@@ -217,7 +206,7 @@ def test_where_jobs_are_refused_nothing_else_is_better(lab: Project, as_admin: C
 
 
 def test_where_no_job_was_played_there_are_no_figures(lab: Project, as_admin: Client) -> None:
-    row = played(as_admin, **{"project-0-project": "vision", "project-0-gpus": "0"})
+    row = played(as_admin, **{"quota-0-project": "vision", "quota-0-gpus": "0"})
     page = as_admin.get(f"/what-if/{row.pk}/")
     lines = {line.name: line for line in page.context["lines"]}
     assert lines["Jobs that could never start"].then == 3

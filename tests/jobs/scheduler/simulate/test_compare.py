@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 
 import pytest
 
+from jobs.bands import Band
 from jobs.scheduler.fairshare import Project
 from jobs.scheduler.limits import Limits, Quota, Scope
 from jobs.scheduler.policy import Backfill, Order, Policy
@@ -20,6 +22,7 @@ from jobs.scheduler.simulate.changes import (
     kinds,
 )
 from jobs.scheduler.simulate.compare import Comparison, compare, play
+from jobs.scheduler.simulate.quota_change import QuotaChange
 from jobs.spec import Resources
 from tests.jobs.scheduler.simulate.workloads import nodes, trial, workload
 
@@ -39,13 +42,13 @@ LAB = workload(
 KIND = "p: 8 x GPU"
 
 
-def tried(*projects: ProjectChange, **more: object) -> Comparison:
-    return compare(LAB, FIRST, Changes(projects=projects, **more), lambda part: None)
+def tried(*quotas: QuotaChange, **more: object) -> Comparison:
+    return compare(LAB, FIRST, Changes(quotas=quotas, **more), lambda part: None)
 
 
 def test_a_larger_quota_takes_from_the_other_project() -> None:
     # As it is: 1 and 3 at 0; 2 and 4 at 100. With 8 GPUs for A: 1 and 2 at 0; 3 and 4 at 100.
-    both = tried(ProjectChange(A, gpus=8))
+    both = tried(QuotaChange(A, gpus=8))
     now, then = both.now.figures, both.then.figures
     assert (now.projects["a"].mean_wait_s, now.projects["b"].mean_wait_s) == (50, 25)
     assert (then.projects["a"].mean_wait_s, then.projects["b"].mean_wait_s) == (0, 75)
@@ -71,22 +74,22 @@ def test_who_waited_for_one_that_is_refused_waits_for_whom_that_one_waited_for()
 
 
 def test_no_limit_is_as_a_large_one() -> None:
-    assert tried(ProjectChange(A, unlimited=True)).then == tried(ProjectChange(A, gpus=8)).then
+    assert tried(QuotaChange(A, lifted=("gpus",))).then == tried(QuotaChange(A, gpus=8)).then
 
 
 def test_a_quota_that_forbids_jobs_counts_them_and_the_others_have_the_node() -> None:
-    both = tried(ProjectChange(A, gpus=2))
+    both = tried(QuotaChange(A, gpus=2))
     assert (both.then.refused, both.then.figures.jobs, both.then.figures.mean_wait_s) == (2, 2, 0)
     assert both.then.figures.projects.keys() == {"b"}
     assert both.differ == {"a": 2}, "the figures are not of the same jobs"
-    assert tried(ProjectChange(A, gpus=8)).differ == {}
+    assert tried(QuotaChange(A, gpus=8)).differ == {}
 
 
 def test_as_many_jobs_may_be_others() -> None:
     """As it is A may not start, with the change B."""
     lab = replace(LAB, quotas=(Quota(A, Limits(gpus=2)),))
-    to_b = (ProjectChange(A, unlimited=True), ProjectChange(B, gpus=2))
-    both = compare(lab, FIRST, Changes(projects=to_b), lambda part: None)
+    to_b = (QuotaChange(A, lifted=("gpus",)), QuotaChange(B, gpus=2))
+    both = compare(lab, FIRST, Changes(quotas=to_b), lambda part: None)
     assert (both.now.refused, both.then.refused) == (2, 2)
     assert both.differ == {"a": 2, "b": 2}
 
@@ -167,26 +170,36 @@ def test_what_only_fills_the_cluster_is_in_no_figure() -> None:
 
 def test_changes_come_back_from_json() -> None:
     changes = Changes(
-        Order.SHORTEST, Backfill.EASY, 3, True, (ProjectChange(A, 2.5, False, 7, True),),
+        Order.SHORTEST, Backfill.EASY, 3, True, (ProjectChange(A, 7, True),),
         (NodesChange(KIND, -1),),
+        (
+            QuotaChange(
+                A, Scope.USER, Band.BATCH, 2.5, 3, 60, 0.5, 7, ("p",), ("GPU",), ("jobs_running",)
+            ),
+            QuotaChange(B),
+        ),
     )  # fmt: skip
-    assert Changes.read(asdict(changes)) == changes
+    assert Changes.read(json.loads(json.dumps(asdict(changes)))) == changes
     assert Changes.read(asdict(Changes())) == Changes()
+
+
+def test_what_an_older_version_kept_is_read() -> None:
+    kept = asdict(Changes())
+    del kept["quotas"]
+    kept["projects"] = [
+        {"project_id": A, "gpus": 2.5, "unlimited": False, "shares": 7, "lends": None},
+        {"project_id": B, "gpus": None, "unlimited": True, "shares": None, "lends": None},
+        {"project_id": 3, "gpus": None, "unlimited": False, "shares": None, "lends": True},
+    ]
+    assert Changes.read(kept) == Changes(
+        projects=(ProjectChange(A, 7), ProjectChange(B), ProjectChange(3, lends=True)),
+        quotas=(QuotaChange(A, gpus=2.5), QuotaChange(B, lifted=("gpus",))),
+    )
 
 
 def test_the_policy_is_changed_where_it_is_said() -> None:
     policy = changed_policy(FIRST, Changes(backfill=Backfill.NONE, reservations=2))
     assert policy == Policy(Order.SUBMISSION, backfill=Backfill.NONE, reservations=2)
-
-
-def test_only_the_quota_of_all_users_and_bands_is_changed() -> None:
-    own = Quota(A, Limits(gpus=1), Scope.USER)
-    lab = changed_workload(
-        replace(LAB, quotas=(own, Quota(A, Limits(gpus=4, jobs_running=3)))),
-        Changes(projects=(ProjectChange(A, gpus=8, lends=True),)),
-    )
-    assert set(lab.quotas) == {own, Quota(A, Limits(gpus=8, jobs_running=3))}
-    assert lab.lends == {A}
 
 
 def test_new_nodes_are_as_the_first_of_their_kind_and_have_gpus_of_their_own() -> None:
@@ -226,7 +239,9 @@ def test_nodes_whose_gpus_are_shared_are_a_kind_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (Changes(projects=(ProjectChange(7, gpus=1),)), "One of the projects is gone."),
+        (Changes(projects=(ProjectChange(7, shares=1),)), "One of the projects is gone."),
+        (Changes(quotas=(QuotaChange(7, gpus=1),)), "One of the projects is gone."),
+        (Changes(quotas=(QuotaChange(A, gpus=-1),)), "Gpus must be a number from 0"),
         (Changes(nodes=(NodesChange("p: 4 x A", 1),)), "There are no nodes of the kind 'p: 4 x A'"),
         (Changes(nodes=(NodesChange(KIND, -2),)), "2 nodes cannot go: of p: 8 x GPU there are 1."),
         (Changes(nodes=(NodesChange(KIND, 1001),)), "At most 1,000 nodes can be added, not 1,001."),
