@@ -270,7 +270,7 @@ class Simulation:
             )
 
     def _outlives(self, run: Run, now: float) -> None:
-        self._spent.outlives(run.trial.id)
+        self._spent.outlives(run.trial.id, now)
         more = self.lengths.more(now - run.start_s)
         if not more:
             return  # A pass takes who is past their end to leave in the next moment.

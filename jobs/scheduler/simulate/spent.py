@@ -57,16 +57,19 @@ class Spent:
 
     def starts(self, job: Pending, gpus: float, runs_s: float, now: float) -> None:
         """The tally has just charged it with its whole walltime."""
+        if not (self._groups and gpus):
+            return
         group = self._group(job)
-        if not (self._groups and gpus and self._tally.counters(group).micros):
+        if not self._tally.counters(group).micros:
             return
         held = _Held(group, gpus, now + job.walltime_s, now + runs_s)
         self._running[job.id] = held
         if self._hours is not None:
             self._tell(self._hours, job.id, held, now)
 
-    def outlives(self, job_id: int) -> None:
+    def outlives(self, job_id: int, now: float) -> None:
         """It goes on beyond its walltime, and uses more than it was charged with."""
+        self._begin(now)
         held = self._running.get(job_id)
         if held is not None and held.until < held.ends:
             if self._hours is not None:
@@ -75,6 +78,7 @@ class Spent:
 
     def ends(self, job_id: int, now: float) -> float:
         """The GPU-seconds that the tally is to give back: what it has used stays used."""
+        self._begin(now)
         held = self._running.pop(job_id, None)
         if held is None or self._hours is None:
             return 0.0
@@ -83,9 +87,8 @@ class Spent:
 
     def advance(self, now: float) -> None:
         """Count as it is then."""
-        if self._groups and now >= 0:
-            if self._hours is None:
-                self._hours = self._begin()
+        self._begin(now)
+        if self._hours is not None:
             self._hours.advance(self._began + now)
 
     def awaits(
@@ -121,9 +124,11 @@ class Spent:
                 found[limit] = min(need, found.get(limit, need))
         return found
 
-    def _begin(self) -> Hours:
-        """From now on what was used counts, and what those that run may still use."""
-        hours = Hours(self._tally, self._began)
+    def _begin(self, now: float) -> None:
+        """From time 0 on what was used counts, and what those that ran then may still use."""
+        if not self._groups or self._hours is not None or now < 0:
+            return
+        hours = self._hours = Hours(self._tally, self._began)
         for counter in self._counters():
             counter.limit = counted(counter.rule.limited, counter.rule.limit)
             counter.taken = counter.used
@@ -132,7 +137,6 @@ class Spent:
         for job_id, held in self._running.items():
             self._charge(held.group, held.gpus * max(0.0, held.until))
             self._tell(hours, job_id, held, 0.0)
-        return hours
 
     def _tell(self, hours: Hours, job_id: int, held: _Held, now: float) -> None:
         until = self._began + max(held.until, held.ends)

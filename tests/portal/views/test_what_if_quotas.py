@@ -205,6 +205,14 @@ def test_the_page_says_what_was_tried(lab: Project, as_admin: Client) -> None:
     assert "What if: vision, each user in batch: at most 2 GPUs at once" in page
 
 
+def test_of_many_changes_the_list_tells_the_first(lab: Project, as_admin: Client) -> None:
+    four = {"gpus": "1", "jobs_running": "1", "walltime": "1:00:00", "gpu_hours": "1"}
+    send(as_admin, four)
+    page = as_admin.get("/what-if/").text
+    assert "any walltime → walltimes up to 1 h</a> and 1 more" in page
+    assert "GPU-hour in a calendar month" not in page
+
+
 def test_a_trial_of_an_older_version_is_shown_and_asked_for_again(
     lab: Project, admin: User, as_admin: Client
 ) -> None:

@@ -124,6 +124,21 @@ def test_what_runs_at_the_beginning_is_held_back_by_nothing_and_counts_from_then
     assert begun(alone) == {1: -5, 2: -5}, "before that nothing is charged"
 
 
+def test_what_those_use_who_run_at_the_beginning_counts_if_nobody_comes_before_they_end() -> None:
+    """16 are added to the 90 when it ends at 2 h, or 48 at 6 h, an hour beyond its walltime."""
+    used = Usage(NOV_29, used={MONTH: {(1, 1, Band.BATCH): 90.0 * H}})
+    quota = Quota(1, Limits(gpu_hours=130))
+    before = job(1, -5, took_h=7, counts=False)
+    for asked_h, at in ((24, 3), (25, 48)):
+        late = job(2, 3, gpus=1, request_s=asked_h * H)
+        assert begun(lab(before, late, quota=quota, usage=used))[2] == at
+    longer = job(1, -5, took_h=11, counts=False)
+    for asked_h, at in ((1, 7), (2, 48)):
+        late = job(2, 7, gpus=1, request_s=asked_h * H)
+        more = replace(quota, limits=Limits(gpu_hours=139))
+        assert begun(lab(longer, late, quota=more, usage=used))[2] == at
+
+
 def test_who_goes_on_beyond_the_walltime_uses_more() -> None:
     quota = Quota(1, Limits(gpu_hours=100))
     # 80 for its walltime, then 40 more in 5 h: 120, and nothing fits before December.
