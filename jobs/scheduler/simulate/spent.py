@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.scheduler.admit import admit
+from jobs.scheduler.holds import HORIZON_S
 from jobs.scheduler.hours import Hours
 from jobs.scheduler.limits import Key
 from jobs.scheduler.pool import Pool
@@ -20,8 +21,6 @@ from jobs.scheduler.simulate.workload import Workload
 from jobs.scheduler.snapshot import Pending
 from jobs.scheduler.tally import Counter, Tally
 
-FAR_S = 100 * 366 * 86_400.0
-"""Whoever would have to wait for longer never starts."""
 _NO_LIMIT = 1 << 80
 """In what is counted: no lab ever uses so much."""
 
@@ -100,7 +99,7 @@ class Spent:
         for limit, (charge, group) in self._least(limited, pools).items():
             at = self._hours.room_at(group, limit, charge, self._began + now)
             moment = math.inf if at is None else math.ceil(at - self._began)
-            if moment < min(FAR_S, self._awaited.get(limit, math.inf)):
+            if moment < min(HORIZON_S, self._awaited.get(limit, math.inf)):
                 self._awaited[limit] = moment
                 yield moment, limit
 
