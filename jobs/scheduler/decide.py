@@ -9,11 +9,12 @@ nothing, keeps nobody back, and leaves the promises to others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.scheduler.admit import admit, gpus_of
-from jobs.scheduler.claims import Barred, Claims
+from jobs.scheduler.claims import Barred, Claims, Swap
 from jobs.scheduler.policy import Backfill, Policy
 from jobs.scheduler.pool import Pool
 from jobs.scheduler.preempt import Preemption
@@ -30,6 +31,8 @@ ASKING = 32
 """For so many more of a partition, to whom nothing is promised, a pass searches for others who
 could leave. Of those whom nobody's leaving would help and who ask alike for the same user only the
 first counts."""
+TRYING = 2000
+"""Nor for any more once it has looked so often who fits without whom: requests may all differ."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class Decided:
     """For a quota, whether or not there is room."""
     barred: dict[int, Barred] = field(default_factory=dict)
     """By job id, whom of these the quota keeps back that others before them are promised."""
+    aside: set[int] = field(default_factory=set)
+    """Those of them for whom there is room, but others have just been told to leave for those."""
     preempted: list[Preempted] = field(default_factory=list)
 
 
@@ -66,6 +71,7 @@ class Pass:
         self._now = now
         self._preemption = preemption
         self._claims = Claims(tally)
+        self._swap = Swap(tally, preemption.leaving if preemption else ())
         self._blocked: dict[str, int] = dict.fromkeys(pools, 0)
         """How many wait for room, and not in vain."""
         self._vain: dict[str, int] = dict.fromkeys(pools, 0)
@@ -73,10 +79,31 @@ class Pass:
         self._asked: dict[str, int] = dict.fromkeys(pools, 0)
         """For how many to whom nothing is promised others were asked to leave, with or without
         success."""
+        self._helped: set[int] = set()
+        """For whom others were told to leave in this pass."""
         self.borrowing: list[Pending] = []
         """To be served last: they would run on what others do not use, and nobody has made room
         for them yet."""
         self.decided = Decided()
+
+    def keep_together(self, claimed: Sequence[Pending]) -> None:
+        """Promise all for whom others have made room, and who would fit now, places side by side,
+        the largest first: who was first, and took the fullest nodes, could leave the next none.
+        Where they do not all fit they take their turns."""
+        able = [job for job in claimed if self._fits(job)] if len(claimed) > 1 else []
+        able.sort(key=lambda job: -job.resources.gpus_per_node)
+        if not all(self._promise_now(job) for job in able):
+            for job in able:
+                self._pools[job.partition].withdraw(job.id)
+
+    def _fits(self, job: Pending) -> bool:
+        fits = self._admit(job)[0] in (FITS, BORROWS) and self._promise_now(job)
+        self._pools[job.partition].withdraw(job.id)
+        return fits
+
+    def _promise_now(self, job: Pending) -> bool:
+        pool, (_, shape), now = self._pools[job.partition], self._admit(job), self._now
+        return pool.promise(job.id, shape, float(job.walltime_s), now, now) is not None
 
     def consider(self, job: Pending) -> bool:
         """Start it, or promise it a time, or leave it waiting; whether it starts."""
@@ -93,9 +120,9 @@ class Pass:
         verdict, shape = self._admit(job)
         pool = self._pools[job.partition]
         promises = tuple(pool.promises.values())
-        found = verdict in (FITS, BORROWS) and self._site(job, pool, shape) is not None
+        site = self._site(job, pool, shape) if verdict in (FITS, BORROWS) else None
         pool.restore(promises)
-        return found
+        return site is not None and self._robs(job, shape, site) is None
 
     def finish(self) -> Decided:
         """Serve those who would have to borrow."""
@@ -116,14 +143,22 @@ class Pass:
 
     def _serve(self, job: Pending, shape: Shape, verdict: int) -> bool:
         pool = self._pools[job.partition]
+        if job.claimed_at is not None and pool.withdraw(job.id) is not None:
+            shape.fails_from = math.inf
         if verdict not in (FITS, BORROWS):
             # What is missing may be lent out.
             self._ask(job, pool, shape, verdict)
             self.decided.limited.append(job)
             return False
-        if self._start(job, pool, shape):
+        site = self._site(job, pool, shape)
+        barred = self._robs(job, shape, site) if site is not None else None
+        if site is not None and barred is None:
+            self._start(job, pool, shape, site)
             return True
-        barred = self._claims.barring(*self._asks(job, shape.gpus))
+        if barred is not None:
+            self.decided.aside.add(job.id)
+        else:
+            barred = self._claims.barring(*self._asks(job, shape.gpus))
         if barred is not None:
             self.decided.barred[job.id] = barred
             self.decided.limited.append(job)
@@ -140,7 +175,8 @@ class Pass:
 
     def _ask(self, job: Pending, pool: Pool, shape: Shape, verdict: int) -> None:
         """Make others leave for it, and keep their place for it, however many are promised one."""
-        if self._asked[job.partition] < ASKING:
+        asked = self._preemption
+        if asked and asked.tried < TRYING and self._asked[job.partition] < ASKING:
             self._asked[job.partition] += self._preempt(job, pool, shape, verdict)
             self._claim(job, pool)
 
@@ -161,8 +197,12 @@ class Pass:
     def _claim(self, job: Pending, pool: Pool) -> None:
         """What it is going to need of its quota is promised to nobody else."""
         promise = pool.promises.get(job.id)
-        if promise is not None:
-            self._claims.make(job.id, *self._asks(job, gpus_of(promise.shape, promise.site)))
+        if promise is None:
+            return
+        asks = self._asks(job, gpus_of(promise.shape, promise.site))
+        self._claims.make(job.id, *asks)
+        if job.claimed_at is not None or job.id in self._helped:
+            self._swap.comes(job.id, *asks)
 
     def _asks(self, job: Pending, gpus: float) -> tuple[int, float, float]:
         return self._group(job), gpus, gpus * job.walltime_s
@@ -175,7 +215,10 @@ class Pass:
             return False
         old = pool.withdraw(job.id)
         victims = asked.make_room(job, group, pool, shape, float(job.walltime_s))
-        self.decided.preempted += [Preempted(victim.job_id, job.id) for victim in victims or ()]
+        for victim in victims or ():
+            self.decided.preempted.append(Preempted(victim.job_id, job.id))
+            self._swap.leaves(victim.group, victim.gpus)
+            self._helped.add(job.id)
         if victims or (victims is not None and old is None):
             pool.promise(job.id, shape, job.walltime_s, self._now, job.starts_by)
         elif old is not None:
@@ -195,17 +238,19 @@ class Pass:
         verdict = self._tally.check(self._group(job), gpus, gpus * length)
         return site if verdict in (FITS, BORROWS) else None
 
-    def _start(self, job: Pending, pool: Pool, shape: Shape) -> bool:
-        site = self._site(job, pool, shape)
-        if site is None:
-            return False
+    def _robs(self, job: Pending, shape: Shape, site: Site) -> Barred | None:
+        """What it would take of those for whom others make room, if it started there."""
+        if job.claimed_at is not None:
+            return None
+        return self._swap.barring(*self._asks(job, gpus_of(shape, site)))
+
+    def _start(self, job: Pending, pool: Pool, shape: Shape, site: Site) -> None:
         length, gpus = float(job.walltime_s), gpus_of(shape, site)
         placements = pool.start(job.id, site, self._now + length)
         self._tally.add(self._group(job), gpus, gpus * length)
         self.decided.gpus[job.id] = gpus
         self.decided.starts.append(Start(job.id, placements))
         self.decided.started.append(job)
-        return True
 
     def _misses(self, job: Pending, pool: Pool, shape: Shape) -> bool:
         """Promise it a time, where that is done; whether it has a deadline, and is to miss it."""

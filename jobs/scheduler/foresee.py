@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -58,6 +58,8 @@ class Foresight:
     """By when those are gone who this plan tells to stop."""
     counted: Mapping[int, float] = field(default_factory=dict)
     """As how many GPUs each of those counts that this plan starts."""
+    aside: Container[int] = frozenset()
+    """Who lets those start before for whom others leave."""
 
     def expected(self, about: Iterable[int] = ()) -> dict[int, datetime]:
         """By job id: when it is expected to start. `about`: of these at least."""
@@ -178,9 +180,15 @@ class Foresight:
             shape=shape,
             counted=self._counted(job, shape.gpus),
             limit_s=job.walltime_s,
-            ready_at=job.begin_at.timestamp() if job.begin_at else 0.0,
+            ready_at=self._ready_at(job),
             by=job.starts_by,
         )
+
+    def _ready_at(self, job: Pending) -> float:
+        begins = job.begin_at.timestamp() if job.begin_at else 0.0
+        if job.id not in self.aside:
+            return begins
+        return max(begins, self.now.timestamp() + max(1.0, self.snapshot.policy.grace_s) + 1)
 
     def _counted(self, job: Pending, gpus: float) -> Counted:
         array = job.array_id if job.array_id in self._limited else None

@@ -39,7 +39,9 @@ class Decision:
         if not snapshot.pending:
             return
         self._walk = walk = Walk.of(snapshot, now)
-        for job in ranked(snapshot, now):
+        queue = ranked(snapshot, now)
+        walk.begin(queue)
+        for job in queue:
             walk.take(job)
         decided = walk.finish()
         starts, preempted = tuple(decided.starts), tuple(decided.preempted)

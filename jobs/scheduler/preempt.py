@@ -98,8 +98,15 @@ class Preemption:
         """By pool, where each job is that ran when the pass began."""
         self._claims: list[tuple[int, float, float]] = []
         """Group, GPUs and GPU-seconds of those for whom the leaving make room."""
+        self.tried = 0
+        """How often it was looked whether somebody fits without some of them."""
         self._hopeless: dict[tuple[int, int], float] = {}
         """By class and group: the shortest time for which nobody's leaving would do."""
+
+    @property
+    def leaving(self) -> Iterable[tuple[int, float]]:
+        """Group and GPUs of those who have been told to go."""
+        return ((victim.group, victim.gpus) for victim in self._leaving)
 
     def may_help(self, job: Pending, group: int, shape: Shape, limit: int) -> bool:
         """Whether it is worth while to look for victims. `limit`: what `Tally.check` said."""
@@ -135,7 +142,8 @@ class Preemption:
         promises the job its place from then on.
         """
         there = self._whereabouts(pool)
-        lasts = self._policy.grace_s + length
+        # Nobody is promised a time before the next second.
+        lasts = max(1.0, self._policy.grace_s) + length
         trial = _Trial(job, group, pool, shape, lasts, self._now, self._tally)
         for victim in self._leaving:
             trial.remove(victim, there.get(victim.job_id, []))
@@ -145,6 +153,7 @@ class Preemption:
         for claim in self._claims:
             self._tally.remove(*claim)
         trial.undo()
+        self.tried += trial.tried
         if chosen is None:
             self._hopeless[id(shape), group] = length
             return None
@@ -229,6 +238,7 @@ class _Trial:
         """As how many it counts: at least, and where it last was found to fit."""
         self._removed: dict[int, tuple[Victim, Holds]] = {}
         self._was = shape.fails_from
+        self.tried = 0
         self._promises = tuple(pool.promises.values())
         self._rooms: dict[int, tuple[Room, int, int]] = {}
         """With their CPUs and memory: an emptied node has all of it, told or not."""
@@ -257,6 +267,7 @@ class _Trial:
         if self.limited(self._shape.gpus) or not self._pool.has_room(self._shape.asked):
             return False
         self._shape.fails_from = math.inf
+        self.tried += 1
         # A promise that was moved to where somebody is away for the trial alone has no place there.
         site = self._pool.find(self._shape, self._length, self._now, moving=False)
         if site is None:

@@ -27,6 +27,7 @@ class Tries:
         tries = sorted(((stands(one), one) for one in changed), key=_place, reverse=True)
         self._walk = walk = Walk.of(snapshot, now)
         self._starts: set[int] = set()
+        walk.begin(other for _, other in others)
         mine = stands(job)
         ahead = set()
         for at, other in others:

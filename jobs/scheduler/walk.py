@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -73,6 +73,11 @@ class Walk:
         excuses = Excuses(pools, counters.tree)
         others, arrays = Others(snapshot), Arrays(snapshot.running)
         return cls(snapshot, now, pools, counters, room, excuses, others, arrays)
+
+    def begin(self, queue: Iterable[Pending]) -> None:
+        """All who are about to be taken."""
+        claimed = (job for job in queue if job.claimed_at is not None)
+        self.room.keep_together([job for job in claimed if self._kept_back(job) == []])
 
     def take(self, job: Pending) -> None:
         """The next job."""
@@ -172,7 +177,7 @@ class Walk:
         waiting = self._with_victims(rest, gone)
         return Foresight(
             self.snapshot, self.pools, self.counters, waiting, decided.started, self.now, gone,
-            decided.gpus,
+            decided.gpus, decided.aside,
         )  # fmt: skip
 
     def _with_victims(self, waiting: Sequence[Pending], gone: Container[int]) -> Sequence[Pending]:

@@ -28,8 +28,7 @@ from jobs.scheduler.words import amount
 from jobs.spec import Resources
 
 _ENDS, _OUTLIVES, _MAY_BE_ASKED, _LETS_GO = 0, 1, 2, 3
-"""What happens to a running job: it ends, runs longer than it was taken to, or has run for long
-enough to be asked to make room. The last happens to a limit on GPU-hours, which may have room."""
+"""What happens to a running job, and at last to a limit on GPU-hours, which may have room then."""
 
 Unit = tuple[str, ...]
 """The partitions that one pass decides about, as they depend on each other."""
@@ -148,7 +147,9 @@ class Simulation:
         walk = Pass(pools, self.tally, self.policy, now, self._preemption(unit, now))
         by = self._sorting(unit, now)
         if self._may_preempt:
-            for job in sorted((job for queue in queues for job in queue.jobs()), key=by):
+            waiting = sorted((job for queue in queues for job in queue.jobs()), key=by)
+            walk.keep_together([job for job in waiting if job.claimed_at])
+            for job in waiting:
                 walk.consider(job)
         else:
             _walk(walk, queues[0], by, fitting)

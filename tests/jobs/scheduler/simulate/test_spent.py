@@ -158,11 +158,11 @@ def test_who_makes_room_keeps_what_was_used() -> None:
 
 
 def test_who_may_be_kept_back_for_ever_never_starts() -> None:
-    """One of them in ten years: of twenty ten begin within a century."""
-    quota = Quota(1, Limits(gpu_hours=10), period=Rolling(3660))
+    """One of them in a thousand days: of twenty eight begin within twenty years."""
+    quota = Quota(1, Limits(gpu_hours=10), period=Rolling(1000))
     jobs = tuple(job(number, 0, gpus=1, took_h=10) for number in range(1, 21))
     side = play(lab(*jobs, quota=quota), FIRST, lambda part: None)
-    assert (side.refused, side.figures.jobs) == (10, 10)
+    assert (side.refused, side.figures.jobs) == (12, 8)
 
 
 def test_without_such_a_limit_nothing_is_looked_at() -> None:
