@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from math import inf
 
+from jobs.scheduler.holds import Span
 from jobs.scheduler.lines import NOBODY, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.shape import Shape
@@ -46,8 +47,8 @@ class Backlog:
         self._cpus = self._memory = Steps(())
         self._alone = 0
         """Those that want empty nodes."""
-        self._odd = 0
-        """Those for which it is not only the numbers that count."""
+        self._parts = 0
+        """Those that want parts of GPUs."""
         self._near = 0
         """Those that need nodes near each other."""
 
@@ -66,7 +67,7 @@ class Backlog:
         # Who asks for no memory fits also where there is less than none.
         self._memory = Steps((kind.asked.memory_mib or -inf, kind.bit) for kind in kinds)
         self._alone = sum(kind.bit for kind in kinds if kind.asked.exclusive)
-        self._odd = sum(kind.bit for kind in kinds if kind.asked.shards or kind.closed)
+        self._parts = sum(kind.bit for kind in kinds if kind.asked.shards)
         self._near = sum(kind.bit for kind in kinds if kind.switches is not None)
         for place in self._places:
             able: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -74,6 +75,7 @@ class Backlog:
                 if place.node_id in kind.masks:
                     able[kind.masks[place.node_id]].append((kind.asked.gpus_per_node, kind.bit))
             place.served = tuple((mask, _by_number(mask, needs)) for mask, needs in able.items())
+            place.closed = _by_span(place, kinds)
             self._add(place, self._fitting(place, now))
 
     def join(self, waits: Waits, line: Line) -> None:
@@ -154,7 +156,7 @@ class Backlog:
                 self._fit |= bit
 
     def _fitting(self, place: Place, now: float) -> int:
-        """The kinds of which there is room for a part, as `Kind.fits` says of each."""
+        """The kinds of which there is room for a part, where the place is kept for nobody else."""
         if place.alone:
             return 0
         free, found = place.free, 0
@@ -163,11 +165,15 @@ class Backlog:
         found &= self._cpus.served(place.cpus) & self._memory.served(place.memory_mib)
         if place.holds:
             found &= ~self._alone
-        odd = found & self._odd
-        while odd:
-            bit = odd & -odd
-            odd ^= bit
-            if not self._kinds[bit].fits(place, now):
+        for (begins, ends), shut_out in place.closed:
+            if begins < now + 1 and now < ends:
+                found &= ~shut_out
+        parts = found & self._parts
+        while parts:
+            bit = parts & -parts
+            parts ^= bit
+            kind = self._kinds[bit]
+            if place.shares_gpu(kind.asked, kind.masks[place.node_id]) is None:
                 found ^= bit
         return found
 
@@ -184,6 +190,15 @@ class Backlog:
     def unblock(self) -> None:
         """Who was blocked has started: what was kept from it may go on."""
         self.blocked, self.held = NOBODY, 0
+
+
+def _by_span(place: Place, kinds: Iterable[Kind]) -> tuple[tuple[Span, int], ...]:
+    """Whom each closure shuts out of a place: many kinds are by the same."""
+    found: dict[Span, int] = defaultdict(int)
+    for kind in kinds:
+        for span in kind.closed.get(place.node_id, ()):
+            found[span] |= kind.bit
+    return tuple(found.items())
 
 
 def _by_number(mask: int, needs: Iterable[tuple[float, int]]) -> list[int]:

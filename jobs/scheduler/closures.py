@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from jobs.lifecycle import WALLTIME_GRACE_S
 from jobs.scheduler.holds import Spans
@@ -40,3 +41,31 @@ def closed(closures: Iterable[Closure], allowed: frozenset[int]) -> dict[int, Sp
                 spans = (*found.get(node_id, ()), (closure.limits_by, closure.end))
                 found[node_id] = tuple(sorted(spans))
     return found
+
+
+class NextClosed:
+    """When each node is closed next, while time only goes on: however many closures overlap or
+    follow each other, one number tells for how long it is open."""
+
+    __slots__ = ("_begins", "_closed", "_until")
+
+    def __init__(self, closed: Mapping[int, Spans]) -> None:
+        self._closed = closed
+        self._begins: dict[int, float] = {}
+        self._until = -inf
+        """Then the first of these is over."""
+
+    def after(self, now: float) -> Mapping[int, float]:
+        """By node id; where it is closed already: since when. Those that stay open are left out."""
+        if now >= self._until:
+            self._begins, self._until = {}, inf
+            for node_id, spans in self._closed.items():
+                self._look(node_id, spans, now)
+        return self._begins
+
+    def _look(self, node_id: int, spans: Spans, now: float) -> None:
+        for begins, ends in spans:
+            if now < ends:
+                self._begins[node_id] = begins
+                self._until = min(self._until, ends)
+                return

@@ -267,14 +267,22 @@ class Forecast:
         return self._kept.clear(kind, rank, free, self._now, self._now + job.limit_s)
 
     def _soon(self, kind: Kind, by: float) -> tuple[Line, Sequence[Place]] | None:
-        """The first that will be gone by then, and that no limit keeps back."""
+        """The first that will be gone by then, and that no limit keeps back.
+
+        Where one finds no room, nor does any behind it that may run as long: no fewer promises go
+        before that, and no fewer closures come in its time.
+        """
+        too_long = math.inf
         for _, line in kind.lines:
             _, runs_s, job = line.jobs[0]
             in_time = self._now + runs_s <= by and self._now <= job.by
-            if in_time and self._allowance.reached(job.counted, self._now) is None:
+            if not in_time or self._allowance.reached(job.counted, self._now) is not None:
+                continue
+            if job.limit_s < too_long:
                 places = kind.choose(self._free(kind, line.jobs[0]))
                 if places is not None:
                     return line, places
+                too_long = job.limit_s
         return None
 
     def _start(

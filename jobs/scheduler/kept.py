@@ -71,16 +71,15 @@ class Kept:
         ]
 
     def _is_clear(self, kind: Kind, rank: int, place: Place, now: float, until: float) -> bool:
-        before = [
-            kept for kept in self._at[place] if kept.rank < rank and now <= kept.start < until
-        ]
-        if not before:
+        promised = 0
+        for _, before, start, gpus, alone in self._at[place]:
+            if before < rank and now <= start < until:
+                if alone or kind.asked.exclusive:
+                    return False
+                promised |= gpus
+        if not promised:
             return True
-        if kind.asked.exclusive or any(kept.alone for kept in before):
-            return False
-        mask = kind.masks[place.node_id]
-        for kept in before:
-            mask &= ~kept.gpus
+        mask = kind.masks[place.node_id] & ~promised
         if (place.free & mask).bit_count() < kind.asked.gpus_per_node:
             return False
         shards = kind.asked.shards

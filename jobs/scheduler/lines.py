@@ -12,6 +12,7 @@ from math import fsum, inf
 from operator import attrgetter
 from typing import NamedTuple
 
+from jobs.scheduler.closures import NextClosed
 from jobs.scheduler.holds import is_open
 from jobs.scheduler.place import Place
 from jobs.scheduler.shape import Shape
@@ -128,8 +129,8 @@ class Kind:
     """All lines of one shape in one partition, and the places where it fits at the moment."""
 
     __slots__ = (
-        "asked", "bit", "closed", "counts", "fitting", "key", "lines", "masks", "number", "opens",
-        "partition", "seen", "stands", "switches",
+        "asked", "bit", "closed", "counts", "fitting", "key", "lines", "masks", "next_closed",
+        "number", "opens", "partition", "seen", "stands", "switches",
     )  # fmt: skip
 
     def __init__(self, shape: Shape, partition: str, bit: int) -> None:
@@ -138,6 +139,7 @@ class Kind:
         """Stands for it in sets."""
         self.asked = asked = shape.asked
         self.closed = shape.closed
+        self.next_closed = NextClosed(shape.closed)
         self.number = asked.nodes
         self.switches = asked.max_switches if asked.nodes > 1 else None
         self.counts = shape.counts if shape.varies else None
@@ -190,18 +192,12 @@ class Kind:
         """Whether the place is kept for nobody else meanwhile."""
         return is_open(self.closed.get(place.node_id, ()), start, until)
 
-    def fits(self, place: Place, now: float) -> bool:
-        """Whether there is room for its part, and the place is kept for nobody else."""
-        return place.fits(self.asked, self.masks[place.node_id]) and (
-            not self.closed or self.is_open(place, now, now + 1)
-        )
-
     def open_for(self, limit_s: float, now: float) -> list[Place]:
         """Where there is room now, on places that are not reserved before such a limit is over."""
-        fitting = list(self.fitting.values())
         if not self.closed:
-            return fitting
-        return [place for place in fitting if self.is_open(place, now, now + limit_s)]
+            return list(self.fitting.values())
+        until, begins = now + limit_s, self.next_closed.after(now)
+        return [one for at, one in self.fitting.items() if begins.get(at, inf) >= until]
 
     def is_near(self) -> bool:
         """Whether enough of the places where it fits are near each other."""

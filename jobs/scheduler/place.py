@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Sequence
 
 from jobs.scheduler.available import Available, give_back_shards, take_shards, tightest
-from jobs.scheduler.holds import Shards
+from jobs.scheduler.holds import Shards, Span
 from jobs.scheduler.room import Room
 from jobs.spec import Resources
 
@@ -15,7 +15,9 @@ from jobs.spec import Resources
 class Place(Available):
     """What is free of one node at the forecast's moment."""
 
-    __slots__ = ("kinds", "node", "node_id", "order", "partition", "served", "snugness")
+    __slots__ = (
+        "closed", "kinds", "node", "node_id", "order", "partition", "served", "snugness",
+    )  # fmt: skip
 
     def __init__(self, room: Room, order: int) -> None:
         self.node, self.node_id, self.gpus = room.node, room.node.id, room.gpus
@@ -37,6 +39,8 @@ class Place(Available):
         self.served: Sequence[tuple[int, Sequence[int]]] = ()
         """The kinds that may ever be here: by the GPUs that may serve them, and by how many of
         these are free."""
+        self.closed: Sequence[tuple[Span, int]] = ()
+        """When it is kept for others than these kinds."""
         self.snugness = self.free.bit_count(), self.cpus, self.order
         """Sorts the tightest first."""
 

@@ -15,14 +15,17 @@ from tests.jobs.scheduler.generated import snapshots
 MOMENT = NOW.timestamp()
 
 
+def fits(kind: Kind, place: Place) -> bool:
+    """Whether there is room for its part, and the place is kept for nobody else."""
+    mask = kind.masks.get(place.node_id)
+    if mask is None or not kind.is_open(place, MOMENT, MOMENT + 1):
+        return False
+    return place.fits(kind.asked, mask)
+
+
 def agrees(kind: Kind, places: list[Place]) -> None:
     """Of one kind all nodes, one by one."""
-    fitting = [
-        place.node_id
-        for place in places
-        if place.node_id in kind.masks and kind.fits(place, MOMENT)
-    ]
-    assert sorted(kind.fitting) == fitting
+    assert sorted(kind.fitting) == [place.node_id for place in places if fits(kind, place)]
 
 
 @given(snapshots(most=20))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from jobs.engines.contract import Launch
 from jobs.lifecycle import WALLTIME_GRACE_S
-from jobs.scheduler.closures import MARGIN_S
+from jobs.scheduler.closures import MARGIN_S, NextClosed
+from jobs.scheduler.holds import is_open
 from jobs.scheduler.plan import plan
 from jobs.scheduler.policy import Order
 from jobs.scheduler.snapshot import Reservation, Snapshot
@@ -36,6 +40,22 @@ def test_the_worked_example() -> None:
 
 def test_the_grace_that_counts_is_that_which_nodes_give() -> None:
     assert Launch.grace_s == launch._DEFAULTS["grace_s"] == WALLTIME_GRACE_S < MARGIN_S
+
+
+spans = st.tuples(st.integers(0, 9), st.integers(1, 9)).map(lambda one: (one[0], sum(one)))
+
+
+@given(st.dictionaries(st.integers(1, 3), st.lists(spans, max_size=4).map(sorted)))
+def test_one_number_tells_how_long_a_node_is_open(closed: dict[int, list[tuple[int, int]]]) -> None:
+    """As long as time goes on: looked at every second, and every third."""
+    told = {node_id: tuple(some) for node_id, some in closed.items()}
+    for step in (1, 3):
+        upcoming = NextClosed(told)
+        for now in range(0, 20, step):
+            begins = upcoming.after(now)
+            for node_id, some in told.items():
+                for until in range(now + 1, 21):
+                    assert (begins.get(node_id, until) >= until) == is_open(some, now, until)
 
 
 def test_forecasts_go_by_time_limits_where_nodes_are_reserved() -> None:
