@@ -53,13 +53,14 @@ def test_the_check_says_when_it_will_wait(
     assert "It fits on 1 node; 1 of 4 such GPUs are free." in page
 
 
-def test_the_check_counts_who_is_ahead(as_alice: Client, bob: User, project: Project, node: Node):
-    for gpus in (4, 4, 1):
-        cast.job(bob, project, gpus=gpus)
+def test_the_check_counts_who_is_ahead(
+    as_alice: Client, alice: User, bob: User, project: Project, node: Node
+):
+    for _ in range(2):
+        cast.job(bob, project, gpus=4)
     first = Job.objects.order_by("pk")[0]
-    cast.run(cast.job(bob, project, state=State.RUNNING, started_at=timezone.now()), node, 0)
+    cast.run(cast.job(alice, project, state=State.RUNNING, started_at=timezone.now()), node, 0)
     page = check(as_alice)
-    # The third of them fits beside, and starts.
     assert "it would wait. What it needs is free (on gpu-1), but kept for job " in page
     assert f"kept for job {link(first)}, which starts by " in page
     assert "2 jobs are ahead of it." in page

@@ -76,7 +76,7 @@ def test_the_page_tells_all_of_it_with_the_last_changes(as_admin: Client, node: 
     save(as_admin, "/lending/", lends="on")
     page = " ".join(as_admin.get("/settings/").text.split())
     for words in (
-        "production preempts best-effort", "1000, 700, 100, 1000".replace("1000", "1,000"),
+        "production preempts best-effort", "1 000 000, 700, 100, 1 000 000".replace(" 000", ",000"),
         ">2 d<", "Projects at the top lend each other", "0 of 4 GPUs divided", "Partition set",
         "longest walltime: no limit → 2 d", "points other than usual: none → age: 700",
         "its children lend: no → yes",
