@@ -188,7 +188,7 @@ class Foresight:
         begins = job.begin_at.timestamp() if job.begin_at else 0.0
         if job.id not in self.aside:
             return begins
-        return max(begins, self.now.timestamp() + max(1.0, self.snapshot.policy.grace_s) + 1)
+        return max(begins, self.now.timestamp() + self.snapshot.policy.room_after_s + 1)
 
     def _counted(self, job: Pending, gpus: float) -> Counted:
         array = job.array_id if job.array_id in self._limited else None

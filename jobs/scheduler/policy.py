@@ -88,6 +88,12 @@ class Policy:
         """Whether who has waited too long goes first; by submission that is so anyway."""
         return self.bounded and self.order is not Order.SUBMISSION
 
+    @property
+    def room_after_s(self) -> float:
+        """How long it takes until there is room where others have been told to leave: nobody is
+        promised a time before the next second."""
+        return max(1.0, self.grace_s)
+
     def __post_init__(self) -> None:
         if self.reservations < 1:
             raise ValueError(f"at least 1 job is promised a time, not {self.reservations!r}")

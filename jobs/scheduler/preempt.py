@@ -110,7 +110,7 @@ class Preemption:
 
     def may_help(self, job: Pending, group: int, shape: Shape, limit: int) -> bool:
         """Whether it is worth while to look for victims. `limit`: what `Tally.check` said."""
-        if self._now + max(1.0, self._policy.grace_s) > job.starts_by:
+        if self._now + self._policy.room_after_s > job.starts_by:
             # Its deadline would be missed before they are gone.
             return False
         if job.walltime_s >= self._hopeless.get((id(shape), group), math.inf):
@@ -142,8 +142,7 @@ class Preemption:
         promises the job its place from then on.
         """
         there = self._whereabouts(pool)
-        # Nobody is promised a time before the next second.
-        lasts = max(1.0, self._policy.grace_s) + length
+        lasts = self._policy.room_after_s + length
         trial = _Trial(job, group, pool, shape, lasts, self._now, self._tally)
         for victim in self._leaving:
             trial.remove(victim, there.get(victim.job_id, []))

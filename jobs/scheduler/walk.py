@@ -89,11 +89,8 @@ class Walk:
             return
         if kept:
             self.own[job.id] = explain.together(kept)
-        elif self.room.consider(job):
-            self._begin(job)
+        elif self._count(job, self.room.consider(job)):
             return
-        elif job.array_id is not None and job.id in self.pools[job.partition].promises:
-            self.arrays.promise(job.array_id)
         startable = not _is_stuck(kept)
         if startable:
             self.startable.append(job)
@@ -126,14 +123,18 @@ class Walk:
             own = own_waits(job, self.others, self.arrays, self.now)
             if own:
                 self.own[job.id] = explain.together(own)
-            elif self.room.serve(job):
-                self._begin(job)
-            elif job.array_id is not None and job.id in self.pools[job.partition].promises:
-                self.arrays.promise(job.array_id)
+            else:
+                self._count(job, self.room.serve(job))
         return self.room.decided
 
-    def _begin(self, job: Pending) -> None:
-        self.arrays.add(job.array_id, self.now.astimezone(UTC) + timedelta(seconds=job.walltime_s))
+    def _count(self, job: Pending, starts: bool) -> bool:
+        """Against its array's limit, if it starts or is promised a time; whether it starts."""
+        if starts:
+            by = self.now.astimezone(UTC) + timedelta(seconds=job.walltime_s)
+            self.arrays.add(job.array_id, by)
+        elif job.array_id is not None and job.id in self.pools[job.partition].promises:
+            self.arrays.promise(job.array_id)
+        return starts
 
     def explanations(self) -> dict[int, Explanation]:
         """Of those that wait for room or for a quota."""
