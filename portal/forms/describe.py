@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from django import forms
 from django.utils.html import escape
 
+from portal.forms.few_checkboxes import names
 from portal.forms.previewed import PreviewedForm, dress
 from portal.models import Node
 
 LONGEST = 10_000
-
-
-def names(text: str) -> list[str]:
-    """Separated by commas or spaces."""
-    return [name for name in re.split(r"[\s,]+", text) if name]
 
 
 class DescribeForm(PreviewedForm):

@@ -34,4 +34,9 @@ class FewCheckboxes(forms.CheckboxSelectMultiple):
         """Those whose boxes are ticked, and those named."""
         ticked = super().value_from_datadict(data, files, name) or []
         text = data.get(f"{name}_named", "")[:LONGEST].replace("\0", " ")
-        return [*ticked, *filter(None, re.split(r"[\s,]+", text))]
+        return [*ticked, *names(text)]
+
+
+def names(text: str) -> list[str]:
+    """Separated by commas or spaces."""
+    return [name for name in re.split(r"[\s,]+", text) if name]

@@ -14,7 +14,7 @@ from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
 from portal.actions.describe import describe
 from portal.actions.down import NodeAnswers, declare_off
-from portal.forms.describe import names
+from portal.forms.few_checkboxes import names
 from portal.management.started import StartedCommand
 from portal.models import Node, Partition
 from portal.queries import listing

@@ -30,6 +30,13 @@ def planned(lab: Lab, now: datetime, directive: str = "", **asked: str) -> Job:
     return job
 
 
+def before_maintenance(lab: Lab, now: datetime) -> tuple[Node, Job]:
+    """A job that would be in time if it began now, and the node that it was chosen for."""
+    node = lab.node("n1")
+    reserved(node, now + EDGE)
+    return node, planned(lab, now)
+
+
 def chosen_again(maintenance: Reservation, now: datetime) -> None:
     """By a pass for which the maintenance was put off."""
     Reservation.objects.update(starts_at=now + 2 * HOUR, ends_at=now + 3 * HOUR)

@@ -14,7 +14,17 @@ from portal.actions import charge, dispatch, schedule, settle
 from portal.models import Allocation, Charge, Event, Lease, Node, Project, Reservation
 from portal.queries import days
 from tests.portal.actions.conftest import Lab
-from tests.portal.actions.late import AWAY, EDGE, HOUR, Phase, chosen_again, planned, reserved, sent
+from tests.portal.actions.late import (
+    AWAY,
+    EDGE,
+    HOUR,
+    Phase,
+    before_maintenance,
+    chosen_again,
+    planned,
+    reserved,
+    sent,
+)
 
 
 @pytest.fixture
@@ -170,9 +180,7 @@ def test_it_is_no_failed_launch(lab: Lab, now: datetime) -> None:
 def test_what_another_worker_sends_meanwhile_is_not_taken_back(
     lab: Lab, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = lab.node("n1")
-    reserved(node, now + EDGE)
-    job = planned(lab, now)
+    node, job = before_maintenance(lab, now)
     too_late = dispatch.too_late
 
     def slowly(parts: QuerySet[Allocation], at: datetime) -> dict[Allocation, str]:

@@ -15,7 +15,16 @@ from jobs.nodes.transport import ConnectionLost
 from portal.actions import dispatch, observe, settle
 from portal.models import Allocation, Job, Node
 from tests.portal.actions.conftest import Lab
-from tests.portal.actions.late import AWAY, EDGE, Phase, chosen_again, planned, reserved, sent
+from tests.portal.actions.late import (
+    AWAY,
+    EDGE,
+    Phase,
+    before_maintenance,
+    chosen_again,
+    planned,
+    reserved,
+    sent,
+)
 
 
 @pytest.fixture
@@ -41,9 +50,7 @@ def resent_late(lab: Lab, node: Node, job: Job, now: datetime) -> None:
 
 
 def test_what_is_resent_late_says_why(lab: Lab, now: datetime) -> None:
-    node = lab.node("n1")
-    reserved(node, now + EDGE)
-    job = planned(lab, now)
+    node, job = before_maintenance(lab, now)
     resent_late(lab, node, job, now)
     assert lab.fresh(job).detail == (
         "Its launch was delayed: it could no longer end before n1 is reserved for disks."
@@ -54,9 +61,7 @@ def test_what_is_resent_late_says_why(lab: Lab, now: datetime) -> None:
 def test_what_is_resent_while_its_node_is_asked_says_why(
     lab: Lab, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = lab.node("n1")
-    reserved(node, now + EDGE)
-    job = planned(lab, now)
+    node, job = before_maintenance(lab, now)
     monkeypatch.setattr(ShepherdEngine, "launch", cut)
     assert not sent(node, now)
     monkeypatch.undo()
@@ -88,9 +93,7 @@ def test_what_is_resent_late_is_no_failed_launch(lab: Lab, now: datetime) -> Non
 def test_what_was_kept_waiting_after_it_was_claimed_is_not_begun(
     lab: Lab, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = lab.node("n1")
-    reserved(node, now + EDGE)
-    job = planned(lab, now)
+    node, job = before_maintenance(lab, now)
     claim = dispatch._claim
 
     def slowly(node: Node, at: datetime) -> list[Allocation]:
