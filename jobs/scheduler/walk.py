@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -77,7 +77,17 @@ class Walk:
     def begin(self, queue: Iterable[Pending]) -> None:
         """All who are about to be taken."""
         claimed = (job for job in queue if job.claimed_at is not None)
-        self.room.keep_together([job for job in claimed if self._kept_back(job) == []])
+        able = [job for job in claimed if self._kept_back(job) == []]
+        self.room.keep_together(list(self._together(able)))
+
+    def _together(self, jobs: Iterable[Pending]) -> Iterator[Pending]:
+        """Those of them that may all start at once, as their arrays' limits allow."""
+        begun: Counter[int | None] = Counter()
+        for job in jobs:
+            taken = self.arrays.taken(job.array_id) + begun[job.array_id]
+            if job.array_limit is None or taken < job.array_limit:
+                begun[job.array_id] += 1
+                yield job
 
     def take(self, job: Pending) -> None:
         """The next job."""

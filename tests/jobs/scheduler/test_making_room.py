@@ -120,6 +120,15 @@ def test_all_for_whom_room_was_made_start_in_it_together() -> None:
     assert {start.job_id for start in plan(asked, NOW).starts} == {1, 2, 3}
 
 
+def test_the_room_of_two_tasks_of_which_one_may_run_is_used_one_after_the_other() -> None:
+    queue = [pending(number, 1, array_id=1, array_limit=1) for number in (1, 2)]
+    asked = Snapshot((node(1, 2),), tuple(map(_claiming, queue)), (), policy=Policy())
+    found = plan(asked, NOW)
+    (first,) = found.starts
+    second = next(job for job in queue if job.id != first.job_id)
+    assert found.estimates[second.id].at == NOW + timedelta(seconds=second.walltime_s)
+
+
 @given(
     snapshots() | snapshots(plain=True), st.sampled_from([1, 2, 16]), st.sampled_from([0.0, 60.0])
 )

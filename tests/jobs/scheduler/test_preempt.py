@@ -216,7 +216,9 @@ def test_preempting_comes_to_an_end(snapshot: Snapshot, seed: int, most: int) ->
     """They come one by one, the lowest bands first: whoever others make room for starts before
     they have to go for it again, and nobody has to go more often in a row than the policy says."""
     policy = replace(EAGER, max_preemptions=most)
-    come = sorted(snapshot.pending, key=lambda job: (-job.band.rank, -job.id))
+    # For who has just come nobody has made room yet.
+    new = (replace(job, claimed_at=None) for job in snapshot.pending)
+    come = sorted(new, key=lambda job: (-job.band.rank, -job.id))
     stay = tuple(replace(job, leaving=False) for job in snapshot.running)
     start = replace(snapshot, pending=(), running=stay, policy=policy)
     play = Play(start, lambda job_id, limit: max(1, limit // 2))
