@@ -51,6 +51,7 @@ class Forecast:
         ]
         """When a job ends or becomes ready (then it is given), or, with negative numbers, a
         reservation ends or a limit on GPU-hours has room again."""
+        heapq.heapify(self._events)
         self._on: dict[int, Sequence[Place]] = {}
         self._awaited: dict[int, float] = {}
         """When limits on GPU-hours are looked at again."""

@@ -13,7 +13,7 @@ from jobs.lifecycle import WALLTIME_GRACE_S
 from jobs.scheduler.closures import MARGIN_S, NextClosed
 from jobs.scheduler.holds import is_open
 from jobs.scheduler.plan import plan
-from jobs.scheduler.policy import Order
+from jobs.scheduler.policy import Backfill, Order
 from jobs.scheduler.snapshot import Reservation, Snapshot
 from jobs.shepherd import launch
 from tests.jobs.scheduler.clusters import NOW, node, pending, running
@@ -77,6 +77,19 @@ def test_forecasts_keep_the_place_of_who_starts_after_a_reservation() -> None:
     asked = Snapshot((node(1), node(2)), queue, reservations=(MAINTENANCE,), policy=IN_ORDER)
     found = plan(asked, NOW).estimates
     assert {job_id: (one.at - NOW) / HOUR for job_id, one in found.items()} == {1: 6, 2: 9, 3: 0.5}
+
+
+def test_forecasts_see_reservations_end_in_their_order() -> None:
+    reserved = tuple(
+        Reservation(number, f"r{number}", NOW, NOW + hours * HOUR, frozenset({number}))
+        for number, hours in ((1, 8), (2, 2))
+    )
+    nodes = (node(1), node(2), node(3, used={50: 4}))
+    greedy = replace(IN_ORDER, backfill=Backfill.GREEDY)
+    asked = Snapshot(
+        nodes, (pending(1, 1),), (running(50, 3 * 60, 4),), reservations=reserved, policy=greedy
+    )
+    assert plan(asked, NOW).estimates[1].at == NOW + 2 * HOUR
 
 
 def test_a_gang_past_a_reservation_is_not_put_off_in_forecasts() -> None:
