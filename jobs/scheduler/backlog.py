@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from math import inf
 
-from jobs.scheduler.holds import Span
+from jobs.scheduler.holds import Spans, is_open
 from jobs.scheduler.lines import NOBODY, Kind, Line, Waits
 from jobs.scheduler.place import Place
 from jobs.scheduler.shape import Shape
@@ -165,8 +165,8 @@ class Backlog:
         found &= self._cpus.served(place.cpus) & self._memory.served(place.memory_mib)
         if place.holds:
             found &= ~self._alone
-        for (begins, ends), shut_out in place.closed:
-            if begins < now + 1 and now < ends:
+        for closed, shut_out in place.closed:
+            if not is_open(closed, now, now + 1):
                 found &= ~shut_out
         parts = found & self._parts
         while parts:
@@ -192,12 +192,12 @@ class Backlog:
         self.blocked, self.held = NOBODY, 0
 
 
-def _by_span(place: Place, kinds: Iterable[Kind]) -> tuple[tuple[Span, int], ...]:
+def _by_span(place: Place, kinds: Iterable[Kind]) -> tuple[tuple[Spans, int], ...]:
     """Whom each closure shuts out of a place: many kinds are by the same."""
-    found: dict[Span, int] = defaultdict(int)
+    found: dict[Spans, int] = defaultdict(int)
     for kind in kinds:
         for span in kind.closed.get(place.node_id, ()):
-            found[span] |= kind.bit
+            found[(span,)] |= kind.bit
     return tuple(found.items())
 
 

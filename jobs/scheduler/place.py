@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Sequence
 
 from jobs.scheduler.available import Available, give_back_shards, take_shards, tightest
-from jobs.scheduler.holds import Shards, Span
+from jobs.scheduler.holds import Shards, Spans
 from jobs.scheduler.room import Room
 from jobs.spec import Resources
 
@@ -39,7 +39,7 @@ class Place(Available):
         self.served: Sequence[tuple[int, Sequence[int]]] = ()
         """The kinds that may ever be here: by the GPUs that may serve them, and by how many of
         these are free."""
-        self.closed: Sequence[tuple[Span, int]] = ()
+        self.closed: Sequence[tuple[Spans, int]] = ()
         """When it is kept for others than these kinds."""
         self.snugness = self.free.bit_count(), self.cpus, self.order
         """Sorts the tightest first."""
