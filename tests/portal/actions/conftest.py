@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,11 @@ class Lab:
         rows = Job.objects.values_list("pk", "state", "reason", "detail")
         parts = Allocation.objects.values_list("key", "phase", "cause", "message")
         return f"{list(rows)}\n{list(parts)}"
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
 
 
 @pytest.fixture

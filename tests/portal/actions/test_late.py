@@ -27,11 +27,6 @@ from tests.portal.actions.late import (
 )
 
 
-@pytest.fixture
-def now() -> datetime:
-    return timezone.now()
-
-
 def runs(lab: Lab, node: Node) -> list[Path]:
     return list((lab.directory / node.name).glob("runs/*"))
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
-from django.utils import timezone
 
 from jobs.engines.contract import Launch, Launched
 from jobs.engines.ssh import ShepherdEngine
@@ -25,12 +24,6 @@ from tests.portal.actions.late import (
     reserved,
     sent,
 )
-
-
-@pytest.fixture
-def now() -> datetime:
-    return timezone.now()
-
 
 SEND = ShepherdEngine.launch
 
