@@ -21,17 +21,19 @@ def ranked(snapshot: Snapshot, now: datetime) -> list[Pending]:
     return sorted(snapshot.pending, key=place(snapshot, now))
 
 
-Place = tuple[bool, int, float, float, int]
+Place = tuple[bool, int, float, float, float, int]
 Score = Callable[[Pending], float]
 
 
 def place(snapshot: Snapshot, now: datetime) -> Callable[[Pending], Place]:
     """What sorts the first to be taken in front. Who waits beside a job matters to it only where
-    somebody has waited for too long."""
+    somebody has waited for too long. Those for whom others make room keep the order in which these
+    were told: else the place that was made for one could go to a later one."""
     own = _score(snapshot, now)
     return lambda job: (
         job.claimed_at is None,
         -job.band.rank,
+        job.claimed_at.timestamp() if job.claimed_at else 0.0,
         -own(job),
         job.submitted_at.timestamp(),
         job.id,

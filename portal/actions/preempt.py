@@ -139,7 +139,8 @@ def _leaving(job: Job, preemptor: str, number: int, grace_s: int) -> Move:
 
 def _claim(victims: Mapping[int, Job], told: Mapping[int, Job], now: datetime) -> None:
     claimants = {other.pk for other in told.values()}
-    Job.objects.filter(pk__in=claimants).update(claimed_at=now)
+    # Of those who asked before, the first time counts: they keep their order.
+    Job.objects.filter(pk__in=claimants, claimed_at=None).update(claimed_at=now)
     Event.objects.bulk_create(
         Event(at=now, job=other, kind="preempts", detail=f"Job {victims[pk].label} makes room.")
         for pk, other in told.items()

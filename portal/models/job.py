@@ -84,7 +84,7 @@ class Job(models.Model):
     preemptions = models.PositiveSmallIntegerField(default=0)
     """How often in a row it had to make room for others; a long run ends the row."""
     claimed_at = models.DateTimeField(null=True)
-    """When others were told to make room for it: until it starts it goes before all. Any move
+    """When others were first told to make room for it: until it starts it goes before all. Any move
     ends the claim, and so does a hold."""
 
     expected_s = models.PositiveIntegerField(null=True)

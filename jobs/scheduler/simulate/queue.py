@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from heapq import heappop, heappush
 
 from jobs.scheduler.policy import Backfill, Order, Policy
@@ -133,11 +134,11 @@ class Queue:
                 del self._kinds[id(line.kind.shape)]
         return job
 
-    def claim(self, job_id: int) -> None:
+    def claim(self, job_id: int, at: datetime) -> None:
         """Others make room for it."""
         line = self._places[job_id][0]
         job = self.pop(job_id)
-        self.add(replace(job, claimed_at=job.submitted_at), line.trial, line.done_s)
+        self.add(replace(job, claimed_at=job.claimed_at or at), line.trial, line.done_s)
 
     def _settle(self, line: Line) -> None:
         """In a steady order the line goes where its first job belongs."""

@@ -158,7 +158,7 @@ class Simulation:
         self._start(decided, now)
         for one in decided.preempted:
             self._preempt(self.runs[one.job_id], now)
-            self._queue(one.for_id).claim(one.for_id)
+            self._queue(one.for_id).claim(one.for_id, _at(now))
         for at, limit in self._spent.awaits(decided.limited, pools, now):
             heapq.heappush(self._events, (at, _LETS_GO, limit, 0))
         return bool(decided.preempted)

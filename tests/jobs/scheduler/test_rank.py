@@ -46,6 +46,16 @@ def test_bands_first_and_before_them_who_others_make_room_for() -> None:
     ) == [1, 5, 4, 3, 2]
 
 
+def test_those_for_whom_others_make_room_in_the_order_in_which_they_asked() -> None:
+    """Whatever they would come to by themselves; a higher band goes first all the same."""
+    assert order(
+        job(1, 4, claimed_at=NOW),
+        job(2, claimed_at=NOW - timedelta(seconds=20)),
+        job(3, project_id=2, claimed_at=NOW - timedelta(seconds=10)),
+        job(4, band=Band.PRODUCTION, claimed_at=NOW),
+    ) == [4, 2, 3, 1]
+
+
 def test_fair_share_then_age_then_size() -> None:
     assert order(
         job(1),
