@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -103,11 +103,22 @@ class Foresight:
         for job in self.waiting:
             at = found.get(job.id, math.inf)
             promise = self.pools[job.partition].promises.get(job.id)
-            if promise is None:
+            if promise is None or self._is_held_up(job):
                 unpromised[job.partition] = min(at, unpromised[job.partition])
             elif promise.at < unpromised[job.partition]:
                 kept[job.id] = min(at, promise.at)
         return kept
+
+    def _is_held_up(self, job: Pending) -> bool:
+        """Whether as many of its array run by now as its own limit allows: since it was promised a
+        time, one has started that may run beside more."""
+        return job.array_limit is not None and self._active[job.array_id] >= job.array_limit
+
+    @cached_property
+    def _active(self) -> Counter[int | None]:
+        """How many of each array run or start now."""
+        stay = (job.array_id for job in self.snapshot.running if job.id not in self.gone)
+        return Counter([*stay, *(job.array_id for job in self.started)])
 
     def _waits(self, job_id: int) -> bool:
         return job_id not in self._running
