@@ -63,6 +63,10 @@ class CheckpointSeen:
     modified_at: float
     step: int | None
     complete: bool
+    problem: str = ""
+    """Why it is not whole (`the file is empty`), where that was found out."""
+    write_s: float | None = None
+    """Seconds that writing it took, where somebody saw it begin."""
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """What a run has saved, and what of that is whole.
 
 An entry of the checkpoint directory is complete when nobody of the run has it open for writing
-and it has been left alone for a while, or the run has ended by itself. What was being written
-when its writer was killed never becomes complete. Names that begin with a dot or end like a
-temporary file's are not listed: such a file gets its real name when it is whole.
+and it has been left alone for a while, or the run has ended by itself, and nothing of it is
+missing (`whole`). What was being written when its writer was killed never becomes complete. Names
+that begin with a dot or end like a temporary file's are not listed: such a file gets its real name
+when it is whole.
 """
 
 import os
 import stat
 
 from . import processes, state, writing
+from .seen import Memory
 from .spool import Run
 
 TYPE_CHECKING = False
@@ -21,7 +23,15 @@ DIRECTORY_SETTLES_S = 10.0
 """Between two files of one checkpoint a program may well compute for some seconds."""
 MAX_ENTRIES = 1000
 MAX_FILES_INSIDE = 10000
+JUDGED_WITHIN_S = 5.0
+"""Of one look at one run, spent on whether checkpoints are whole."""
 _TEMPORARY = (".tmp", ".part", ".partial", ".temp", "~")
+_ORBAX_TEMPORARY = ".orbax-checkpoint-tmp"
+_PARTS = (".metadata", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+"""Hidden files of finished checkpoints: PyTorch's distributed ones, and Orbax's arrays."""
+_POINTERS = ("latest", "latest_universal", "latest_checkpointed_iteration.txt", "zero_to_fp32.py")
+"""Files that DeepSpeed and Megatron put beside their checkpoints. They hold nothing to go on from,
+and are newer than what they name."""
 _DIGITS = "0123456789"
 _MOST_DIGITS = 18
 
@@ -42,7 +52,7 @@ def step_of(name: str) -> "int | None":
 
 def is_temporary(name: str) -> bool:
     """Whether a program gives such a name to what it has not finished."""
-    return name[:1] == "." or name.lower().endswith(_TEMPORARY)
+    return name[:1] == "." or name.lower().endswith(_TEMPORARY) or _ORBAX_TEMPORARY in name
 
 
 class Entry:
@@ -57,6 +67,7 @@ class Entry:
         self.files = 0
         self.has_temporary = False
         found = os.stat(path)
+        self.inode = found.st_ino
         self.is_dir = os.path.isdir(path)
         self._add(found)
         if self.is_dir:
@@ -75,7 +86,8 @@ class Entry:
             with os.scandir(waiting.pop()) as inside:
                 for item in inside:
                     self._add(item.stat(follow_symlinks=False))
-                    self.has_temporary = self.has_temporary or is_temporary(item.name)
+                    if is_temporary(item.name) and item.name not in _PARTS:
+                        self.has_temporary = True
                     if item.is_dir(follow_symlinks=False):
                         waiting.append(item.path)
 
@@ -89,7 +101,7 @@ class Entry:
         patience = DIRECTORY_SETTLES_S if self.is_dir else FILE_SETTLES_S
         return now - self.changed_ns / 1e9 >= patience
 
-    def as_json(self, key: str, is_complete: bool) -> "dict[str, Any]":
+    def as_json(self, key: str, memory: Memory) -> "dict[str, Any]":
         """The fields of `jobs.events.CheckpointSeen`."""
         return {
             "key": key,
@@ -98,7 +110,9 @@ class Entry:
             "size_bytes": self.size,
             "modified_at": self.modified_ns / 1e9,
             "step": step_of(self.name),
-            "complete": is_complete,
+            "complete": memory.is_complete(self),
+            "problem": memory.problem(self),
+            "write_s": memory.took.get(self.name) if memory.is_complete(self) else None,
         }
 
 
@@ -106,12 +120,16 @@ def _shown(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-def _entries(directory: str) -> "list[Entry]":
+def _entries(directory: str) -> "tuple[list[Entry], list[int]]":
+    """What is listed, the newest first, and the inodes of what has a temporary name."""
     found = []
     with os.scandir(directory) as items:
-        names = [item.name for item in items if not is_temporary(item.name)]
-    for name in names:
+        inodes = {item.name: item.inode() for item in items}
+    hidden = [inodes[name] for name in inodes if is_temporary(name)]
+    for name in inodes:
         path = os.path.join(directory, name)
+        if is_temporary(name) or (name in _POINTERS and os.path.isfile(path)):
+            continue
         try:
             # A link such as `latest` only repeats another entry.
             if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) == directory:
@@ -120,7 +138,7 @@ def _entries(directory: str) -> "list[Entry]":
         except OSError:
             continue  # Gone meanwhile, or not ours to read.
     found.sort(key=lambda entry: entry.modified_ns, reverse=True)
-    return found[:MAX_ENTRIES]
+    return found[:MAX_ENTRIES], hidden[:MAX_ENTRIES]
 
 
 def listing(run: Run, seen: state.Look, now: float) -> "list[dict[str, Any]]":
@@ -130,28 +148,25 @@ def listing(run: Run, seen: state.Look, now: float) -> "list[dict[str, Any]]":
         return []
     directory = os.path.realpath(started["checkpoint_dir"])
     try:
-        entries = _entries(directory)
+        entries, hidden = _entries(directory)
     except FileNotFoundError:
         return []
-    # What was once found complete, and has not changed since, needs no second look. That also
-    # tells good from torn when a node has restarted.
-    known = (run.read("seen.json") or {}).get("complete", {})
-    fresh = [entry for entry in entries if known.get(entry.name) != entry.signature]
-    good = set(_whole(fresh, entries, run, seen, now, directory)) if fresh else set()
-    complete = {
-        entry.name: entry.signature
-        for entry in entries
-        if entry.name in good or known.get(entry.name) == entry.signature
-    }
-    if complete != known:
-        try:
-            run.write("seen.json", {"complete": complete})
-        except OSError:
-            pass  # Only a saving of work is lost.
-    return [entry.as_json(run.key, entry.name in complete) for entry in entries]
+    # What was once judged, and has not changed since, needs no second look. That also tells good
+    # from torn when a node has restarted.
+    memory = Memory(run)
+    fresh = [entry for entry in entries if not memory.knows(entry)]
+    if fresh:
+        closed = set(_closed(fresh, entries, run, seen, now, directory))
+        memory.judge(
+            [entry for entry in fresh if entry.name in closed],
+            JUDGED_WITHIN_S,
+            seen.end is not None,
+        )
+    memory.keep(entries, hidden, now)
+    return [entry.as_json(run.key, memory) for entry in entries]
 
 
-def _whole(
+def _closed(
     fresh: "list[Entry]",
     entries: "list[Entry]",
     run: Run,
@@ -159,10 +174,10 @@ def _whole(
     now: float,
     directory: str,
 ) -> "list[str]":
-    """The names of those among `fresh` that are complete."""
+    """The names of those among `fresh` that are not being written, and were not when it ended."""
     candidates = [entry for entry in fresh if not (entry.is_dir and entry.has_temporary)]
     if seen.end is not None:
-        return _whole_at_the_end(candidates, entries, seen.end, now)
+        return _closed_at_the_end(candidates, entries, seen.end, now)
     settled = [entry for entry in candidates if entry.is_settled(now)]
     if not settled or seen.minder is None:
         return []
@@ -185,7 +200,7 @@ def _goes_on(run: Run, started: "dict[str, Any]") -> bool:
     return True
 
 
-def _whole_at_the_end(
+def _closed_at_the_end(
     candidates: "list[Entry]", entries: "list[Entry]", end: "dict[str, Any]", now: float
 ) -> "list[str]":
     torn = set(end.get("torn", ()))

@@ -6,7 +6,7 @@
 - `script`: what to run (its environment is not kept, for it may hold secrets);
 - `begun` (a symbolic link): the one decision. It is either the guards' identity, taken by the
   minder before it starts anything, or `never.CAUSE`, taken by whoever decided that nothing shall;
-- `started.json`, `log`, `seen.json` (which checkpoints were found complete);
+- `started.json`, `log`, `seen.json` (what was found out about checkpoints);
 - `left.PID` (symbolic links): tasks that ended well; `stop.json`: the last demand to stop;
 - `closing` (a symbolic link): its tasks have been sent a signal;
 - `exit.json`: the end; everything else is complete before it appears.

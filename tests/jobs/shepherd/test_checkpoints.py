@@ -81,7 +81,7 @@ def test_a_file_becomes_complete_when_its_writer_closes_it(node: Node, saved: Pa
             "out.close(); time.sleep(600)",
         ]
     )
-    _write(node, saved, "open('step_100.pt', 'wb').close()", close)
+    _write(node, saved, "open('step_100.pt', 'wb').write(b'w')", close)
     eventually(lambda: _complete(node)["step_100.pt"], "the closed one is complete")
     # Long untouched, but open for writing: only its writer knows whether it is whole.
     os.utime(saved / "step_200.pt", (1, 1))
@@ -97,7 +97,7 @@ def test_a_file_becomes_complete_when_its_writer_closes_it(node: Node, saved: Pa
 def test_what_was_being_written_at_the_kill_stays_incomplete(
     node: Node, saved: Path, how: str
 ) -> None:
-    before = "open('step_100.pt', 'wb').close(); time.sleep(2.5)"
+    before = "open('step_100.pt', 'wb').write(b'w'); time.sleep(2.5)"
     after = "os.kill(os.getpid(), 9)" if how == "itself" else "signal.pause()"
     script = WRITER.replace("{before}", before).replace("{after}", after)
     walltime_s = 10 if how == "walltime" else 600
@@ -148,7 +148,7 @@ def test_a_child_of_the_shell_may_save_on_the_way_out(node: Node, saved: Path) -
 
 def test_a_restart_keeps_what_was_known_to_be_whole(node: Node, saved: Path) -> None:
     (node.spool / "boot_id").write_text("first\n")
-    _write(node, saved, "open('step_100.pt', 'wb').close()", "out.close(); time.sleep(600)")
+    _write(node, saved, "open('step_100.pt', 'wb').write(b'w')", "out.close(); time.sleep(600)")
     eventually(lambda: all(_complete(node).values()), "both are complete")
     (saved / "step_300.pt").write_bytes(b"cut off by the restart")
     assert _complete(node)["step_300.pt"] is False
