@@ -31,19 +31,21 @@ def requeued(ends: Mapping[int, End]) -> dict[int, End]:
     ids = [end.move.job.pk for end in preempted.values()]
     rows = Job.objects.only("spec", "preemptions", "resume_from").in_bulk(ids)
     saved = preemption.newest_checkpoints(ids)
+    flawed = preemption.newest_flawed(ids)
     return {
-        pk: _end(end, rows[end.move.job.pk], saved.get(end.move.job.pk))
+        pk: _end(end, rows[end.move.job.pk], saved.get(job_id), flawed.get(job_id))
         for pk, end in preempted.items()
+        for job_id in [end.move.job.pk]
     }
 
 
-def _end(end: End, row: Job, saved: Checkpoint | None) -> End:
+def _end(end: End, row: Job, saved: Checkpoint | None, flawed: Checkpoint | None) -> End:
     """`row` has what settling does not read of a job."""
     attempt, move = end
     if row.spec.get("requeue") is False:
         detail = f"{move.detail} It had asked not to be started again."
         return End(attempt | {"detail": detail}, replace(move, detail=detail))
-    detail = f"{move.detail} {_resumes(row, saved)}"
+    detail = f"{move.detail} {_resumes(row, saved)}{_passed_over(saved, flawed)}."
     ran: timedelta = move.changes["ended_at"] - move.changes["started_at"]
     changes = {
         "started_at": None,
@@ -56,6 +58,15 @@ def _end(end: End, row: Job, saved: Checkpoint | None) -> End:
 
 def _resumes(row: Job, saved: Checkpoint | None) -> str:
     if saved:
-        return f"It resumes from {saved.name if saved.step is None else f'step {saved.step}'}."
+        return f"It resumes from {saved.called}"
     again = "from the checkpoint it was given" if row.resume_from else "from the beginning"
-    return f"It has no complete checkpoint and starts again {again}."
+    return f"It has no complete checkpoint and starts again {again}"
+
+
+def _passed_over(saved: Checkpoint | None, flawed: Checkpoint | None) -> str:
+    """Why not from a later one."""
+    if flawed is None or (saved and flawed.modified_at <= saved.modified_at):
+        return ""
+    if flawed.problem:
+        return f": {flawed.called} is not whole: {flawed.problem}"
+    return f": {flawed.called} was cut off while it was being written"

@@ -17,6 +17,11 @@ class Checkpoint(models.Model):
     size_bytes = models.BigIntegerField()
     modified_at = models.DateTimeField()
     complete = models.BooleanField(default=False)
+    """Closed, left alone, and nothing of it is missing."""
+    problem = models.TextField(blank=True, default="")
+    """Why it is not whole, as half a sentence, where its node found that out."""
+    write_s = models.FloatField(null=True)
+    """Seconds that writing it took; None where nobody saw it begin."""
 
     class Meta:
         ordering = ["-modified_at", "-id"]
@@ -33,6 +38,11 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def called(self) -> str:
+        """`step 500`, or its name where that has no number."""
+        return self.name if self.step is None else f"step {self.step}"
 
     @property
     def cut_off(self) -> bool:

@@ -57,7 +57,8 @@ def _job(row: Job) -> dict[str, Any]:
         "checkpoints": [
             {
                 "name": found.name, "step": found.step, "size_bytes": found.size_bytes,
-                "complete": found.complete, "path": found.path,
+                "complete": found.complete, "problem": found.problem, "write_s": found.write_s,
+                "path": found.path,
             }
             for found in row.checkpoints.all()
         ],

@@ -61,9 +61,21 @@ def runs(held: Iterable[Part], now: datetime) -> dict[int, Run]:
 
 
 def newest_checkpoints(job_ids: Iterable[int]) -> dict[int, Checkpoint]:
-    """By job, the one to go on from; without those that have no complete one."""
-    complete = Checkpoint.objects.filter(job=OuterRef("pk"), complete=True)
-    newest = complete.order_by("-modified_at", "-id").values("pk")[:1]
+    """By job, the one to go on from; without those that have no complete one.
+
+    On storage that nodes share, each of them tells of it: it is whole when all say so.
+    """
+    doubted = Checkpoint.objects.filter(job=OuterRef("job"), path=OuterRef("path"), complete=False)
+    return _newest(job_ids, Checkpoint.objects.filter(~Exists(doubted), complete=True))
+
+
+def newest_flawed(job_ids: Iterable[int]) -> dict[int, Checkpoint]:
+    """By job, the latest that is not complete; without those that have none."""
+    return _newest(job_ids, Checkpoint.objects.filter(complete=False))
+
+
+def _newest(job_ids: Iterable[int], of: QuerySet[Checkpoint]) -> dict[int, Checkpoint]:
+    newest = of.filter(job=OuterRef("pk")).order_by("-modified_at", "-id").values("pk")[:1]
     jobs = Job.objects.filter(pk__in=list(job_ids)).annotate(newest=Subquery(newest))
     wanted = {pk: found for pk, found in jobs.values_list("pk", "newest") if found}
     rows = Checkpoint.objects.in_bulk(wanted.values())

@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from jobs.lifecycle import Reason
-from jobs.scheduler.words import capital, count, listed
+from jobs.scheduler.words import capital, count, listed, span
 from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
@@ -219,6 +219,12 @@ def walltime_words(seconds: int) -> str:
         if number:
             parts.append(f"{number} {name}")
     return " ".join(parts) or "0 s"
+
+
+@register.filter
+def took(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`: as exact as it is measured."""
+    return f"{seconds:.1f} s" if seconds < 10 else span(seconds)
 
 
 @register.filter

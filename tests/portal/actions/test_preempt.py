@@ -139,7 +139,8 @@ def test_it_comes_back_and_resumes(victim: Job, other: Job) -> None:
     make_room(victim, other)
     ends(victim, signal=15)
     assert (fresh(victim).state, victim.reason) == (State.PENDING, Reason.PREEMPTED)
-    why = f"Preempted by job {other.pk} (production) after 3 h. It resumes from step 1200."
+    why = f"Preempted by job {other.pk} (production) after 3 h. It resumes from step 1200: "
+    why += "step 1300 was cut off while it was being written."
     attempt = Attempt.objects.get()
     assert (attempt.outcome, attempt.detail, attempt.ended_at) == (State.PREEMPTED, why, LATER)
     assert (victim.detail, victim.resume_from) == (why, newest.path)
@@ -168,6 +169,22 @@ def test_where_it_goes_on_is_told(
     ends(victim, signal=9)
     assert fresh(victim).resume_from == path
     assert victim.detail.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (400, "It resumes from step 400: step 500 is not whole: a is empty."),
+        (600, "It resumes from step 600."),
+    ],
+)
+def test_why_not_from_a_later_one(victim: Job, other: Job, step: int, words: str) -> None:
+    saved(victim, step, 1000 - step)
+    half = saved(victim, 500, 500, complete=False)
+    Checkpoint.objects.filter(pk=half.pk).update(problem="a is empty")
+    make_room(victim, other)
+    ends(victim, signal=9)
+    assert fresh(victim).detail.endswith(words)
 
 
 def test_who_asked_not_to_be_started_again_is_preempted_for_good(victim: Job, other: Job) -> None:

@@ -119,6 +119,17 @@ def test_checkpoints(as_alice: Client, as_bob: Client, running: Job):
     assert f"?checkpoint={done.pk}" not in page(as_bob, running)
 
 
+def test_what_is_missing_and_how_long_it_took(as_alice: Client, running: Job):
+    done, bad = checkpoint(running, "step_7.pt"), checkpoint(running, "step_8.pt", complete=False)
+    Checkpoint.objects.filter(pk=done.pk).update(write_s=2.52)
+    Checkpoint.objects.filter(pk=bad.pk).update(problem="the file is empty")
+    shown = page(as_alice, running)
+    assert "not whole" in shown and "the file is empty" in shown
+    assert "2.5 s" in shown and "unfinished" not in shown
+    Attempt.objects.update(number=2)
+    assert "attempt 2" in page(as_alice, running, "?part=record")
+
+
 def test_what_nobody_will_finish_was_cut_off(as_alice: Client, running: Job):
     half = checkpoint(running, "step_8.pt", complete=False)
     first = running.attempts.get()
