@@ -68,6 +68,8 @@ class Attempt:
     checkpoint_dir: str
     resume_from: str | None = None
     """The checkpoint to go on from, if there is one."""
+    checkpoint_interval_s: int | None = None
+    """From one checkpoint to the next, where it is known how long writing one takes."""
     restarts: int = 0
     array_id: int | None = None
     """The number that all tasks of its array have in common."""
@@ -177,6 +179,8 @@ def _carrel(attempt: Attempt) -> dict[str, str]:
     }
     if attempt.resume_from:
         found["CARREL_RESUME_FROM"] = attempt.resume_from
+    if attempt.checkpoint_interval_s is not None:
+        found["CARREL_CHECKPOINT_INTERVAL"] = str(attempt.checkpoint_interval_s)
     return found
 
 

@@ -15,6 +15,7 @@ from jobs.engines.contract import Launch
 from jobs.environment import GpuShare, NodePart
 from jobs.spec_json import from_dict
 from portal.models import Allocation, Attempt, Job, Lease, Node, PreparedFor, Script
+from portal.queries import checkpoints
 from portal.queries.sendings import sent
 
 READ = (
@@ -22,7 +23,7 @@ READ = (
     "attempt__job__spec", "attempt__job__script", "attempt__job__walltime_s",
     "attempt__job__submitted_at", "attempt__job__resume_from", "attempt__job__node_count",
     "attempt__job__array_id", "attempt__job__array_index", "attempt__job__owner__username",
-    "attempt__job__project__name", "attempt__job__partition__name",
+    "attempt__job__project__name", "attempt__job__partition__name", "attempt__job__relaunch_of",
 )  # fmt: skip
 """What must have been read of an allocation to make its launch."""
 READ_OF_OTHERS = (
@@ -78,10 +79,12 @@ def launches_of(
     for job in jobs:
         job.script = scripts[job.script_id]
     before = _sent_before(parts)
+    intervals = _intervals(parts, now)
     return [
         _launch(
             part, gangs[part.attempt_id], held, arrays.get(part.attempt.job.array_id, ()),
-            before.get(part.attempt.job_id, 0), part.key in late, now,
+            before.get(part.attempt.job_id, 0), intervals.get(part.attempt.job_id),
+            part.key in late, now,
         )
         for part in parts
     ]  # fmt: skip
@@ -94,6 +97,22 @@ def _sent_before(parts: Sequence[Allocation]) -> dict[int, int]:
         return {}
     earlier = sent(Attempt.objects.filter(job__in=again, ended_at__isnull=False))
     return dict(earlier.order_by().values_list("job_id").annotate(Count("pk")))
+
+
+def _intervals(parts: Sequence[Allocation], now: datetime) -> dict[int, int]:
+    """By job, the seconds from one checkpoint to the next, where earlier attempts, or those of the
+    job that it repeats, have shown how long writing takes."""
+    nodes, repeats = {}, {}
+    for part in parts:
+        job = part.attempt.job
+        if part.attempt.number > 1:
+            nodes[job.pk] = job.node_count
+        if job.relaunch_of_id is not None:
+            repeats[job.pk] = job.relaunch_of_id
+            nodes.setdefault(job.relaunch_of_id, job.node_count)
+    found = checkpoints.intervals(nodes, now) if nodes else {}
+    first = {pk: found[old] for pk, old in repeats.items() if old in found}
+    return {**first, **found}
 
 
 def _held(attempt_ids: list[int]) -> dict[int, list[_Held]]:
@@ -142,6 +161,7 @@ def _launch(
     held: dict[int, list[_Held]],
     array_indices: tuple[int, ...],
     restarts: int,
+    interval_s: int | None,
     late: bool,
     now: datetime,
 ) -> Launch:
@@ -160,6 +180,7 @@ def _launch(
         ends_by=now + timedelta(seconds=job.walltime_s),
         checkpoint_dir=checkpoint_dir(job, part.node),
         resume_from=job.resume_from or None,
+        checkpoint_interval_s=interval_s,
         restarts=restarts,
         array_id=job.array_id,
         array_index=job.array_index,

@@ -228,6 +228,12 @@ def took(seconds: float) -> str:
 
 
 @register.filter
+def days(seconds: float) -> str:
+    """`154 days`; below two days as hours and minutes."""
+    return f"{seconds / 86_400:,.0f} days" if seconds >= 2 * 86_400 else span(seconds)
+
+
+@register.filter
 def start_words(found: Outlook) -> str:
     """`Submitted now, it would start at once on gpu-1.`, or why it would wait."""
     if not found.starting:

@@ -15,8 +15,8 @@ from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
 from portal.forms import spec_text
 from portal.models import Job
+from portal.queries import checkpoints, why
 from portal.queries import job as query
-from portal.queries import why
 from portal.views import hold as holds
 from portal.views.refusals import refuse_strangers
 from portal.views.requests import PageRequest
@@ -102,6 +102,7 @@ def _record(job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "checkpoints": query.checkpoints(job),
+        "interval": checkpoints.interval(job, timezone.now()),
         "events": query.events(job),
         "array_states": query.array_states(job),
     }

@@ -41,6 +41,7 @@ GANG = replace(
         NodePart("fat", ("MIG-e", "MIG-f"), (0, 3), 64),
     ),
     master_addr="10.0.0.9",
+    checkpoint_interval_s=1800,
     restarts=2,
     resume_from="/home/ada/ckpt/17/step-300",
     array_id=15,
@@ -113,6 +114,7 @@ def test_a_gang_sees_its_own_gpus_and_where_it_belongs() -> None:
         "SLURM_ARRAY_TASK_MIN": "1",
         "SLURM_ARRAY_TASK_MAX": "8",
         "CARREL_RESUME_FROM": "/home/ada/ckpt/17/step-300",
+        "CARREL_CHECKPOINT_INTERVAL": "1800",
     }
     assert {name: seen[name] for name in expected} == expected
     assert of_node(GANG, 2)["CUDA_VISIBLE_DEVICES"] == "MIG-e,MIG-f"

@@ -7,7 +7,7 @@ from django.test import Client
 
 from portal import broker
 from portal.models import Node, Project, User
-from portal.queries import history
+from portal.queries import checkpoints, history
 from tests.portal import cast
 
 
@@ -15,6 +15,7 @@ from tests.portal import cast
 def remembers_no_runs() -> None:
     """What this process has read of another test's jobs foretells nothing in this one."""
     history.forget()
+    checkpoints.forget()
 
 
 @pytest.fixture(autouse=True)
