@@ -1,13 +1,51 @@
 """How often a job should save itself: often enough to lose little when a node fails, rarely enough
-to spend little on saving."""
+to spend little on saving. And which of its checkpoints need not be kept."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One checkpoint, as far as keeping it goes."""
+
+    path: str
+    step: int | None
+    written_at: float
+    complete: bool
+    pinned: bool = False
+    in_use: bool = False
+    """A job is to go on from it, or does."""
+
+
+def superfluous(saved: Iterable[Saved], *, last: int, every: int | None) -> list[Saved]:
+    """Those that need not be kept, oldest first.
+
+    All of one step belong together: the model and its optimizer, say. Kept are the `last` newest
+    steps that are complete, at least one; those that `every` divides; those of which anything is
+    pinned, in use or not complete, as somebody may still be writing it; and all that have no step:
+    a name such as `best.pt` was given for a reason.
+    """
+    steps: dict[int, list[Saved]] = defaultdict(list)
+    for one in saved:
+        if one.step is not None:
+            steps[one.step].append(one)
+    whole = [step for step, found in steps.items() if all(one.complete for one in found)]
+    whole.sort(key=lambda step: (max(one.written_at for one in steps[step]), step))
+    return [
+        one
+        for step in whole[: -max(1, last)]
+        if not (every and step % every == 0)
+        and not any(one.pinned or one.in_use for one in steps[step])
+        for one in steps[step]
+    ]
+
 
 DAY_S = 86_400.0
 USUAL_FAILURES = 1.0

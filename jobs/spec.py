@@ -145,6 +145,21 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """Which of its checkpoints a job wants kept: what any of these names."""
+
+    last: int = 1
+    """So many, the newest."""
+    every: int | None = None
+    """Those whose step is a multiple of this."""
+
+    def __post_init__(self) -> None:
+        rules.check_count("keep-checkpoints", self.last, 1, rules.MAX_KEPT)
+        if self.every is not None:
+            rules.check_count("keep-checkpoints", self.every, 1, rules.MAX_STEP)
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """One request. The script runs once per task, on every node of the job.
 
@@ -173,6 +188,8 @@ class JobSpec:
     """None: the partition's usual one."""
     nice: int = 0
     """Points off its priority; a negative one, which brings some, is an admin's right."""
+    keep_checkpoints: Keep | None = None
+    """None: all."""
     requeue: bool | None = None
     """Whether it is started again when it is pushed aside or its node fails; None: as usual."""
 

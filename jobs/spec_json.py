@@ -8,13 +8,13 @@ asked for would be to run another job than theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
 from jobs.bands import Band
 from jobs.rules import SpecError, is_set_by_carrel
-from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Resources, WarningSignal
+from jobs.spec import Array, Dependency, DependencyKind, JobSpec, Keep, Resources, WarningSignal
 
 
 def to_dict(spec: JobSpec) -> dict[str, Any]:
@@ -29,6 +29,8 @@ def to_dict(spec: JobSpec) -> dict[str, Any]:
         found["array"] = {"indices": list(spec.array.indices), "limit": spec.array.limit}
     if spec.warning is not None:
         found["warning"] = {"number": spec.warning.number, "before_s": spec.warning.before_s}
+    if spec.keep_checkpoints is not None:
+        found["keep_checkpoints"] = asdict(spec.keep_checkpoints)
     if spec.band is not None:
         found["band"] = spec.band.value
     for name in ("begin_at", "deadline_at"):
@@ -95,6 +97,7 @@ _SPEC_READERS: dict[str, Callable[[Any], Any]] = {
     ),
     "array": lambda value: Array(tuple(value["indices"]), value["limit"]),
     "warning": lambda value: WarningSignal(value["number"], value["before_s"]),
+    "keep_checkpoints": lambda value: Keep(value["last"], value["every"]),
     "band": Band,
     "begin_at": datetime.fromisoformat,
     "deadline_at": datetime.fromisoformat,

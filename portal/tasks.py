@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from portal import broker, hints, turns
 from portal.actions import dispatch as dispatching
-from portal.actions import logs, nodes, practice
+from portal.actions import logs, nodes, practice, retention
 from portal.actions import observe as observing
 from portal.actions import reconcile as reconciling
 from portal.actions import schedule as scheduling
@@ -24,6 +24,7 @@ PASS_PART = 4
 EXPLAIN_PART = 10
 """Where thousands wait, passes that explain take at most this part of a thread's time."""
 TIDY_EVERY_S = 600.0
+PRUNE_EVERY_S = 60.0
 
 _passes = Pace(per_s=6, burst=4)
 
@@ -73,6 +74,8 @@ def _look(node_id: int) -> None:
     # What became of the runs of a node that cannot be probed is asked all the same.
     nodes.probe_if_due(node_id=node_id, now=timezone.now())
     observing.observe(node_id=node_id, now=timezone.now(), gpus=True, system=True)
+    if broker.first(f"pruned:{node_id}", PRUNE_EVERY_S):
+        retention.prune(node_id=node_id, now=timezone.now())
     if broker.first(f"tidied:{node_id}", TIDY_EVERY_S):
         logs.tidy(node_id=node_id, now=timezone.now())
 

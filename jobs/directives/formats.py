@@ -20,7 +20,7 @@ from jobs.rules import (
     check_count,
     check_variable,
 )
-from jobs.spec import Array, Dependency, DependencyKind, WarningSignal
+from jobs.spec import Array, Dependency, DependencyKind, Keep, WarningSignal
 
 DIGITS = re.compile(r"[0-9]{1,18}\Z")
 WALLTIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\Z", re.ASCII)
@@ -231,6 +231,17 @@ def exports(text: str) -> tuple[tuple[str, str], ...]:
         check_variable(name, value)
         found[name] = value
     return tuple(found.items())
+
+
+def keep(text: str) -> Keep:
+    """`last=3`, or `last=3,every=1000` for every step that 1000 divides as well."""
+    told: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if name not in ("last", "every") or name in told or not DIGITS.match(number):
+            raise ValueError(f"{shown(text)} is not of the form last=3 or last=3,every=1000")
+        told[name] = int(number)
+    return Keep(**told)
 
 
 def split(text: str, pairs: dict[str, str]) -> list[str]:

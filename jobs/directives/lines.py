@@ -17,6 +17,8 @@ from jobs.rules import SpecError
 
 MAX_WORDS = 1_000
 """Of all directives together: each is read several times while somebody types."""
+_OWN = re.compile(r"#CARREL\s+-")
+"""Options that Slurm lacks, which to Slurm are a comment. A comment that only begins so is one."""
 _LOOKALIKE = re.compile(r"\s*#\s*sbatch\b", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[;&|(){}`]")
 _LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec"})
@@ -41,10 +43,11 @@ class Notice:
 
 @dataclass(frozen=True)
 class Words:
-    """What one directive line says after `#SBATCH`."""
+    """What one directive line says after `#SBATCH` or `#CARREL`, its `marker`."""
 
     line: int
     words: tuple[str, ...]
+    marker: str = "#SBATCH"
 
 
 def normalized(script: str) -> str:
@@ -60,7 +63,8 @@ def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]
     first_command: int | None = None
     left = MAX_WORDS
     for number, line in enumerate(script.split("\n"), start=1):
-        if not line.startswith("#SBATCH"):
+        marker = "#CARREL" if _OWN.match(line[:200]) else "#SBATCH"
+        if not line.startswith(marker):
             if first_command is None and line.strip() and not line.lstrip().startswith("#"):
                 first_command = number
             if first_command is None and number > 1 and _LOOKALIKE.match(line[:200]):
@@ -70,7 +74,7 @@ def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]
         elif first_command is not None:
             notices.append(
                 Notice(
-                    "#SBATCH",
+                    marker,
                     f"not read: directives end at the first command (line {first_command}), "
                     "as in Slurm; move it up",
                     number,
@@ -78,12 +82,12 @@ def directives(script: str) -> tuple[list[Words], list[SpecError], list[Notice]]
             )
         else:
             try:
-                words = tuple(islice(split(line.removeprefix("#SBATCH")), left + 1))
+                words = tuple(islice(split(line.removeprefix(marker)), left + 1))
             except ValueError as problem:
-                errors.append(SpecError("#SBATCH", str(problem), number))
+                errors.append(SpecError(marker, str(problem), number))
                 words = ("",)
             else:
-                found.append(Words(number, words[:left]))
+                found.append(Words(number, words[:left], marker))
             left -= max(1, len(words))
             if left < 0:
                 most = f"at most {MAX_WORDS:,} words of directives are read; leave out the rest"

@@ -187,6 +187,10 @@ _ALL = (
     _without_effect("--comment", because="comments are not kept"),
 )
 OPTIONS = {name: option for option in _ALL for name in option.names}
+OWN = {
+    "--keep-checkpoints": Option(("--keep-checkpoints",), _one("keep_checkpoints", formats.keep))
+}
+"""Those that Slurm does not have, on lines that begin with `#CARREL`."""
 
 
 def read(lines: list[Words], now: datetime) -> Read:
@@ -220,13 +224,22 @@ def _options(line: Words, errors: list[SpecError]) -> Iterator[tuple[str, Option
         word = words.pop()
         if not word.startswith("-") or word in {"-", "--"}:
             errors.append(
-                SpecError("#SBATCH", f"{word[:60]!r} is no option; options begin with -", line.line)
+                SpecError(
+                    line.marker, f"{word[:60]!r} is no option; options begin with -", line.line
+                )
             )
             continue
         name, value = _name_and_value(word)
-        option = OPTIONS.get(name)
+        known, other = (OWN, OPTIONS) if line.marker == "#CARREL" else (OPTIONS, OWN)
+        option = known.get(name)
         if option is None:
-            errors.append(SpecError(name[:60], f"is not known here{_similar(name)}", line.line))
+            elsewhere = "#SBATCH" if other is OPTIONS else "#CARREL"
+            why = (
+                f"belongs on a line that begins with {elsewhere}"
+                if name in other
+                else f"is not known here{_similar(name)}"
+            )
+            errors.append(SpecError(name[:60], why, line.line))
             # Most likely its value: said once is enough.
             if value is None and words and not words[-1].startswith("-"):
                 words.pop()

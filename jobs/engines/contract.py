@@ -72,6 +72,26 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Prune:
+    """Remove a checkpoint of a run, by its name in the checkpoint directory, if it is still that
+    size."""
+
+    key: str
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What became of one. `gone` also when it was not there; else `message` says why it stays."""
+
+    key: str
+    name: str
+    gone: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class LogRange:
     """Bytes of a log from `offset`; `size` is the whole log's length at that moment."""
 
@@ -106,6 +126,9 @@ class Engine(Protocol):
 
     def collect(self, keys: Sequence[str]) -> None:
         """Forget ended runs: remove their directories from the node. Checkpoints stay."""
+
+    def prune(self, prunes: Sequence[Prune]) -> list[Pruned]:
+        """Remove checkpoints that are complete and have not changed since they were found so."""
 
     def close(self) -> None:
         """Let go of connections."""

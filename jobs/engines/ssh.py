@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from jobs.engines.contract import Launch, Launched, LogRange, Stop
+from jobs.engines.contract import Launch, Launched, LogRange, Prune, Pruned, Stop
 from jobs.events import Observation
 from jobs.nodes.answers import BadAnswer, decode
 from jobs.nodes.shepherd import Shepherd
@@ -30,6 +30,11 @@ class _Launches:
 @dataclass(frozen=True)
 class _Ranges:
     ranges: tuple[LogRange, ...]
+
+
+@dataclass(frozen=True)
+class _Pruned:
+    pruned: tuple[Pruned, ...]
 
 
 class ShepherdEngine:
@@ -84,6 +89,14 @@ class ShepherdEngine:
     def collect(self, keys: Sequence[str]) -> None:
         """As in `Engine`."""
         self._shepherd.ask("collect", {"keys": list(keys)}, timeout_s=COLLECT_S)
+
+    def prune(self, prunes: Sequence[Prune]) -> list[Pruned]:
+        """As in `Engine`."""
+        request = {"prunes": [asdict(one) for one in prunes]}
+        done = list(self._ask(_Pruned, "prune", request, COLLECT_S).pruned)
+        if [(one.key, one.name) for one in done] != [(one.key, one.name) for one in prunes]:
+            raise CommandFailed("prune: the answer is about others than were asked for")
+        return done
 
     def close(self) -> None:
         """As in `Engine`."""

@@ -14,7 +14,7 @@ from jobs.outcome import signal_name
 from jobs.rules import SpecError
 from jobs.scheduler.fit import shards
 from jobs.scheduler.words import count, memory
-from jobs.spec import Array, Dependency, JobSpec, Resources, WarningSignal
+from jobs.spec import Array, Dependency, JobSpec, Keep, Resources, WarningSignal
 from jobs.spec_json import from_dict
 
 
@@ -142,6 +142,7 @@ def settings_shown(spec: JobSpec) -> Iterator[tuple[str, str]]:
         "Nice": str(spec.nice) if spec.nice else None,
         "Switches": f"{asked.max_switches} at most" if asked.max_switches else None,
         "Requeue": None if spec.requeue is None else ("yes" if spec.requeue else "never"),
+        "Keeps checkpoints": _kept(spec.keep_checkpoints),
         "Tasks per node": str(asked.tasks_per_node) if asked.tasks_per_node > 1 else None,
         "Features": " and ".join(asked.features),
         "Only on": ", ".join(asked.only_nodes),
@@ -167,6 +168,13 @@ def _task(array: Array) -> str:
 
 def _warning(warning: WarningSignal | None) -> str | None:
     return f"{signal_name(warning.number)} {warning.before_s} s before its end" if warning else None
+
+
+def _kept(keep: Keep | None) -> str | None:
+    if keep is None:
+        return None
+    every = f" and every step that {keep.every:,} divides" if keep.every else ""
+    return f"the last {keep.last:,}{every}" if keep.last > 1 else f"the last{every}"
 
 
 def _moment(when: datetime | None) -> str | None:

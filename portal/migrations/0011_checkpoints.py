@@ -1,4 +1,4 @@
-"""What keeps a checkpoint from being whole, and how long it took to write."""
+"""What keeps a checkpoint from being whole, how long it took to write, and whether it stays."""
 
 from django.db import migrations, models
 
@@ -18,5 +18,10 @@ class Migration(migrations.Migration):
             model_name="checkpoint",
             name="write_s",
             field=models.FloatField(null=True),
+        ),
+        migrations.AddField(
+            model_name="checkpoint",
+            name="pinned",
+            field=models.BooleanField(default=False),
         ),
     ]

@@ -23,6 +23,9 @@ class Checkpoint(models.Model):
     write_s = models.FloatField(null=True)
     """Seconds that writing it took; None where nobody saw it begin."""
 
+    pinned = models.BooleanField(default=False)
+    """Somebody wants it kept, whatever the job says."""
+
     class Meta:
         ordering = ["-modified_at", "-id"]
         indexes = [

@@ -77,6 +77,9 @@ _EVENTS = {
     "released": "Released",
     "preempts": "Room is made for it",
     "claim dropped": "Room is made for it no more",
+    "pruned": "Checkpoints removed",
+    "pinned": "Checkpoint pinned",
+    "unpinned": "Checkpoint unpinned",
 }
 
 

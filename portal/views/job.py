@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from portal.actions.cancel import cancel
 from portal.actions.hold import hold, release
+from portal.actions.retention import pin
 from portal.forms import spec_text
 from portal.models import Job
 from portal.queries import checkpoints, why
@@ -158,6 +159,20 @@ def release_job(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("job", pk=pk)
 
 
+@require_POST
+def pin_checkpoint(request: PageRequest, pk: int, checkpoint: int, pinned: bool) -> HttpResponse:
+    """Keep it whatever is removed, or no longer."""
+    found = _changeable(request, pk)
+    row = found.checkpoints.filter(pk=checkpoint).first()
+    if row is None:
+        messages.info(request, "That checkpoint is no longer there.")
+        return redirect("job", pk=pk)
+    pin(checkpoint=row, pinned=pinned, actor=request.user, now=timezone.now())
+    kept = "is kept" if pinned else "may be removed when others are newer"
+    messages.success(request, f"{row.name} {kept}.")
+    return redirect("job", pk=pk)
+
+
 def _still_held(job: Job) -> str:
     if job.held_by_admin:
         return f"You hold job {job.label} no longer, but an administrator does, who releases it."
@@ -175,4 +190,16 @@ urlpatterns = [
     path("jobs/<int:pk>/cancel/", cancel_job, name="cancel-job"),
     path("jobs/<int:pk>/hold/", hold_job, name="hold-job"),
     path("jobs/<int:pk>/release/", release_job, name="release-job"),
+    path(
+        "jobs/<int:pk>/checkpoints/<int:checkpoint>/pin/",
+        pin_checkpoint,
+        {"pinned": True},
+        name="pin-checkpoint",
+    ),
+    path(
+        "jobs/<int:pk>/checkpoints/<int:checkpoint>/unpin/",
+        pin_checkpoint,
+        {"pinned": False},
+        name="unpin-checkpoint",
+    ),
 ]

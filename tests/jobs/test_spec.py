@@ -17,6 +17,7 @@ from jobs.spec import (
     Dependency,
     DependencyKind,
     JobSpec,
+    Keep,
     Resources,
     SpecError,
     WarningSignal,
@@ -205,6 +206,7 @@ specs = st.builds(
     stdout=st.none() | st.just("%x-%j.out"),
     band=st.none() | st.sampled_from(Band),
     nice=st.integers(-1000, 1000),
+    keep_checkpoints=st.sampled_from([None, Keep(1), Keep(3, 1000)]),
     requeue=st.sampled_from([None, True, False]),
     warning=st.none() | st.builds(WarningSignal, st.integers(1, 64), st.integers(0, 65_535)),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.contract import Engine, Launch, Stop, run_key
+from jobs.engines.contract import Engine, Launch, Prune, Pruned, Stop, run_key
 from jobs.events import Cause, Observation, Phase, RunObserved
 
 _jobs = count(1)
@@ -209,6 +209,11 @@ def test_checkpoints(engine: Engine, place: Path) -> None:
     assert found.path == f"{directory}/step-300.pt"
     engine.stop([Stop(launch.key)])
     ended(engine, launch.key)
+    asked = [Prune(launch.key, "step-300.pt", 7), Prune(launch.key, "step-300.pt", 5)]
+    changed, gone = engine.prune(asked)
+    assert changed == Pruned(launch.key, "step-300.pt", False, "it has changed")
+    assert gone == Pruned(launch.key, "step-300.pt", True)
+    assert not Path(found.path).exists()
 
 
 def test_the_machine_itself(engine: Engine) -> None:
