@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .checkpoints import Entry
 
 NO_TIME = "there was no time to look into it when its run had ended"
+LONGEST = 500
+"""Characters about a problem; a checkpoint may say anything of itself."""
 _PARTS = ("complete", "bad", "since", "took")
 
 
@@ -26,7 +28,8 @@ class Memory:
         # The job may have written anything over it.
         parts = [kept.get(name) for name in _PARTS]
         self._was = [part if isinstance(part, dict) else {} for part in parts]
-        self.complete, self.bad, self.since, self.took = (dict(part) for part in self._was)
+        self.complete, self.bad, self.since, took = (dict(part) for part in self._was)
+        self.took = {name: took[name] for name in took if isinstance(took[name], float)}
 
     def knows(self, entry: "Entry") -> bool:
         """Whether it has been judged since it last changed."""
@@ -41,7 +44,7 @@ class Memory:
         bad = self.bad.get(entry.name)
         if not isinstance(bad, list) or len(bad) != 2 or bad[0] != entry.signature:
             return ""
-        return str(bad[1])
+        return str(bad[1])[:LONGEST]
 
     def judge(self, closed: "list[Entry]", within_s: float, is_last: bool) -> None:
         """Look into those that are closed, in this order. What there is no time for, or cannot be
@@ -54,7 +57,7 @@ class Memory:
             if not judged and not is_last:
                 continue
             if words:
-                self.bad[entry.name] = [entry.signature, words]
+                self.bad[entry.name] = [entry.signature, words[:LONGEST]]
             else:
                 self._measure(entry)
                 self.complete[entry.name] = entry.signature
@@ -94,3 +97,5 @@ def _look_into(entry: "Entry") -> "tuple[str, bool]":
         return whole.problem(entry.path, entry.is_dir), True
     except OSError as error:
         return "it cannot be read: %s" % (error.strerror or error), False
+    except Exception as error:  # Whatever it holds must not keep us from telling of others.
+        return "it makes no sense: %s" % type(error).__name__, True

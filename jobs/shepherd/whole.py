@@ -108,9 +108,11 @@ def _manifest(here: str) -> None:
     hashed = []
     for name, facts in sorted(files.items()):
         size = _part(here, name, MANIFEST)
-        if size != facts.get("size"):
-            said = facts.get("size")
-            raise NotWhole("%s has %d bytes, and %s says %s" % (name, size, MANIFEST, said))
+        said = facts.get("size")
+        if type(said) is not int:
+            raise NotWhole("%s makes no sense" % MANIFEST)
+        if size != said:
+            raise NotWhole("%s has %d bytes, and %s says %d" % (name, size, MANIFEST, said))
         if isinstance(facts.get("sha256"), str):
             hashed.append((size, name))
     left = HASHED

@@ -20,6 +20,8 @@ WHOLE_LIST = 1000
 LARGEST = 2**63 - 1
 """What a column takes. A file full of holes may claim more."""
 LONGEST_PROBLEM = 1000
+LONGEST_WRITE_S = 1e7
+"""A third of a year: no writing takes longer."""
 FACTS = (
     "attempt", "name", "step", "size_bytes", "modified_at", "complete", "problem", "write_s",
 )  # fmt: skip
@@ -78,6 +80,7 @@ def _known(parts: dict[str, Allocation], keys: Iterable[str]) -> tuple[Rows, Tor
 
 
 def _row(part: Allocation, found: CheckpointSeen, times: Times) -> Checkpoint:
+    write_s = found.write_s
     return Checkpoint(
         job_id=part.attempt.job_id,
         node_id=part.node_id,
@@ -89,7 +92,7 @@ def _row(part: Allocation, found: CheckpointSeen, times: Times) -> Checkpoint:
         modified_at=times.ours(found.modified_at) or times.now,
         complete=found.complete,
         problem="" if found.complete else found.problem[:LONGEST_PROBLEM],
-        write_s=found.write_s,
+        write_s=write_s if write_s and 0 < write_s < LONGEST_WRITE_S else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -16,12 +17,15 @@ from jobs.lifecycle import ENDED
 from jobs.nodes.transport import NodeError
 from jobs.spec import Keep
 from portal import live, reach
-from portal.actions import nodes
 from portal.models import Allocation, Checkpoint, Event, Job, Node, User
 
 AFTER_ITS_END = timedelta(hours=12)
 """So long after a run's end its node is still asked to remove what it left."""
 AT_ONCE = 50
+UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+"""Stands in names for bytes that are no text: by such a name nothing can be asked for."""
+
+log = logging.getLogger(__name__)
 
 
 class _Wanted(NamedTuple):
@@ -40,7 +44,8 @@ def prune(*, node_id: int, now: datetime) -> int:
     try:
         answers = reach.engine(node).prune(asked)
     except NodeError as error:
-        nodes.missed(node=node, error=error, now=now)
+        # Much to remove takes long. Whether the node is well is for looks to find out.
+        log.warning("%s was asked to remove checkpoints: %s", node.name, error.message)
         return 0
     return _forget(wanted, answers, now)
 
@@ -88,7 +93,7 @@ def _superfluous(
     saved = [
         Saved(
             row.path, row.step, row.modified_at.timestamp(), (row.job_id, row.path) not in doubted,
-            row.pinned, row.path in in_use,
+            row.pinned, row.path in in_use or UNREADABLE in row.name,
         )
         for row in found
     ]  # fmt: skip
@@ -102,12 +107,21 @@ def _forget(wanted: list[_Wanted], answers: list[Pruned], now: datetime) -> int:
     by_job: dict[int, list[str]] = defaultdict(list)
     for row in gone:
         by_job[row.job_id].append(row.called)
-    Event.objects.bulk_create(
-        Event(at=now, job_id=job_id, kind="pruned", detail=f"Removed {', '.join(called)}.")
-        for job_id, called in by_job.items()
-    )
+    for job_id, called in by_job.items():
+        _tell(job_id, called, now)
     live.changed(*(f"job-{job_id}" for job_id in by_job))
     return len(gone)
+
+
+def _tell(job_id: int, called: list[str], now: datetime) -> None:
+    """In one event, while nothing else happens to the job: it may go on so for weeks."""
+    last = Event.objects.filter(job_id=job_id).order_by("-id").first()
+    if last is None or last.kind != "pruned":
+        last = Event(job_id=job_id, kind="pruned")
+    removed = (last.changes or {}).get("removed", 0) + len(called)
+    last.at, last.changes = now, {"removed": removed}
+    last.detail = f"{removed:,} so far, the last of them {called[-1]}."
+    last.save()
 
 
 @transaction.atomic

@@ -138,7 +138,7 @@ def test_what_there_is_no_time_for_waits_for_the_next_look(run: Run, saved: Path
     [
         {"complete": 7, "bad": [], "since": None, "took": "x"},
         {"complete": {"step_1.pt": 7}, "bad": {"step_1.pt": 7}, "since": {"1": []}},
-        {"bad": {"step_1.pt": []}},
+        {"bad": {"step_1.pt": []}, "took": {"step_1.pt": "soon"}},
     ],
 )
 def test_what_the_job_wrote_over_is_not_believed(
@@ -151,3 +151,22 @@ def test_what_the_job_wrote_over_is_not_believed(
     memory.judge([one], 60, False)
     memory.keep([one], [one.inode], 1000.0)
     assert memory.is_complete(one)
+    assert one.as_json("k", memory)["write_s"] is None
+
+
+def test_what_makes_no_sense_is_told_in_few_words(
+    run: Run, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confused(path: str, is_dir: bool) -> str:
+        if path.endswith("1.pt"):
+            raise RecursionError("maximum recursion depth exceeded")
+        return "x" * 10_000
+
+    found = [entry(saved), entry(saved, "step_2.pt")]
+    monkeypatch.setattr(whole, "problem", confused)
+    memory = Memory(run)
+    memory.judge(found, 60, False)
+    assert [memory.problem(one) for one in found] == [
+        "it makes no sense: RecursionError",
+        "x" * seen.LONGEST,
+    ]

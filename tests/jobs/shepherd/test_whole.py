@@ -147,8 +147,11 @@ def test_a_manifest_names_only_what_is_inside(top: Path, name: object) -> None:
     assert "names what cannot be a part of it" in problem(top)
 
 
-@pytest.mark.parametrize("told", [[], {}, {"files": []}, {"files": {"a": 7}}])
+@pytest.mark.parametrize(
+    "told", [[], {}, {"files": []}, {"files": {"a": 7}}, {"files": {"a": {"size": []}}}]
+)
 def test_a_manifest_of_another_form_proves_nothing(top: Path, told: object) -> None:
+    (top / "a").write_bytes(b"")
     (top / "carrel-manifest.json").write_text(json.dumps(told))
     assert "carrel-manifest.json makes no sense" in problem(top)
 

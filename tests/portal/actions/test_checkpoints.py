@@ -105,3 +105,8 @@ def test_what_one_node_doubts_is_not_gone_on_from(first: Allocation, other_node:
     )  # fmt: skip
     assert preemption.newest_checkpoints([job.pk]) == {job.pk: old}
     assert preemption.newest_flawed([job.pk]) == {job.pk: doubt}
+
+
+@pytest.mark.parametrize("write_s", [float("inf"), float("nan"), -1.0, 0.0, 1e300])
+def test_a_time_that_cannot_be_is_not_believed(first: Allocation, write_s: float) -> None:
+    assert note(first, write_s=write_s).write_s is None

@@ -70,7 +70,10 @@ def test_what_is_not_kept_goes(engine: Engine, part: Allocation, node: Node) -> 
     assert retention.prune(node_id=node.pk, now=NOW) == 2
     assert engine.asked == [Prune(part.key, f"{step}.pt", 7) for step in (1, 2, 3)]
     assert set(Checkpoint.objects.values_list("step", flat=True)) == {2, 4, 5}
-    assert Event.objects.get(kind="pruned").detail == "Removed step 1, step 3."
+    assert Event.objects.get(kind="pruned").detail == "2 so far, the last of them step 3."
+    engine.refused = set()
+    retention.prune(node_id=node.pk, now=NOW)
+    assert Event.objects.get(kind="pruned").detail == "3 so far, the last of them step 2."
 
 
 def test_who_says_nothing_keeps_all(engine: Engine, part: Allocation, node: Node) -> None:
