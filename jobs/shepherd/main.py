@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-VERBS = ("launch", "observe", "stop", "read", "collect", "serve", "probe")
+VERBS = ("launch", "observe", "stop", "read", "collect", "serve", "probe", "health")
 MAX_INPUT = 256 * 1024 * 1024
 
 

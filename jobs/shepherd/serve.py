@@ -14,7 +14,7 @@ import select
 import time
 
 # Loaded here, once, for the processes that will answer.
-from . import collect, launch, main, observe, probe, processes, read, signals, stop, wire
+from . import collect, health, launch, main, observe, probe, processes, read, signals, stop, wire
 from .spool import Spool, write_all
 from .watch import Pipe, notify
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     module.__name__.rpartition(".")[2]: module.verb
-    for module in (collect, launch, observe, probe, read, stop)
+    for module in (collect, health, launch, observe, probe, read, stop)
 }
 SIGN_OF_LIFE_S = 5.0
 BUSY_SIGN_S = 1.0
