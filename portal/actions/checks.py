@@ -25,13 +25,15 @@ def set_checks(
     mounts: Sequence[str] | None = None,
     check_program: str | None = None,
 ) -> list[Node]:
-    """The same for all of these; None leaves it as it is. Those nodes of which anything changes,
-    which are looked at anew soon. Raises `ValidationError`, by field."""
+    """The same for all of these, which are looked at anew soon; None leaves it as it is. Those
+    nodes of which anything changes. Raises `ValidationError`, by field."""
     given = {"mounts": mounts, "check_program": check_program}
     columns = {name: value for name, value in given.items() if value is not None}
     if mounts is not None:
         columns["mounts"] = list(dict.fromkeys(mounts))
     _check(columns)
+    # What a look remembers before the node, as a look does.
+    Checkup.objects.filter(node__in=nodes).update(asked_at=None)
     rows = Node.objects.select_for_update(no_key=True).filter(pk__in=[node.pk for node in nodes])
     changed = []
     for node in rows.order_by("pk"):
@@ -40,7 +42,6 @@ def set_checks(
             node.save(update_fields=list(columns))
             Event.objects.create(at=now, node=node, kind="checks set", actor=actor, changes=changes)
             changed.append(node)
-    Checkup.objects.filter(node__in=changed).update(asked_at=None)
     live.changed(*(f"node-{node.pk}" for node in changed))
     return changed
 

@@ -8,19 +8,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import DataError, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from jobs.nodes.health import HealthAsked, HealthSeen
 from jobs.nodes.signs import ClockSeen, Found, Sign, clock_seen, signs
 from jobs.nodes.transport import NodeError
 from jobs.nodes.weigh import Key, Open, Weighed, weigh
 from portal import live, reach
-from portal.actions import findings
+from portal.actions import findings, passes
 from portal.actions.clock import Clock
 from portal.models import Checkup, Finding, Node, update_each
 from portal.queries import health_signs
 
 EVERY = timedelta(minutes=1)
+AT_ONCE = 10
+"""Nodes of one round of the reconciler: a launch must not wait until all have been asked."""
 LAST_STAMP = 2**62
 """In microseconds: no machine has been up for longer, whatever it says."""
 
@@ -28,10 +30,11 @@ log = logging.getLogger(__name__)
 
 
 def due(now: datetime) -> list[int]:
-    """The nodes whose health should be looked at, those that waited longest first."""
+    """Some nodes whose health should be looked at, those that waited longest first."""
     waited = Q(checkup=None) | Q(checkup__asked_at=None) | Q(checkup__asked_at__lte=now - EVERY)
     well = Node.objects.filter(waited, health=Node.Health.UP, probed_at__isnull=False)
-    return list(well.order_by("checkup__asked_at", "pk").values_list("pk", flat=True))
+    longest = F("checkup__asked_at").asc(nulls_first=True)
+    return list(well.order_by(longest, "pk").values_list("pk", flat=True)[:AT_ONCE])
 
 
 def check(*, node_id: int, now: datetime) -> None:
@@ -71,6 +74,8 @@ def _asked(node: Node, kept: Checkup) -> HealthAsked:
 @transaction.atomic
 def _apply(node: Node, seen: HealthSeen, clock: ClockSeen, now: datetime) -> None:
     kept = Checkup.objects.select_for_update().get(node=node)
+    # A card that was moved here has brought its own along.
+    Finding.objects.filter(gpu__node=node, cleared_at=None).exclude(node=node).update(node=node)
     found = signs(seen, health_signs.known(node), kept.counters, clock)
     used, blind = health_signs.of_use(node, now)
     rows = {_key(row): row for row in findings.open_of(node).select_related("gpu")}
@@ -90,12 +95,16 @@ def _key(row: Finding) -> Key:
 
 
 def _write(node: Node, weighed: Weighed, rows: Mapping[Key, Finding], now: datetime) -> None:
+    if any(findings.takes_out(sign) for sign in weighed.opened):
+        passes.wait()
+    # Before its findings, as whoever drains it does.
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     gpus = {gpu.uuid: gpu for gpu in node.gpus.all()}
     for sign, since in weighed.opened.items():
         began = datetime.fromtimestamp(since, UTC)
         findings.open_(node=node, gpu=gpus.get(sign.gpu), sign=sign, since=began, now=now)
     changes: dict[int, dict[str, Any]] = {
-        rows[sign.gpu, sign.kind].pk: _again(sign, node, now) for sign in weighed.again
+        rows[sign.gpu, sign.kind].pk: _again(sign, now) for sign in weighed.again
     }
     changes |= {rows[key].pk: {"absent": number} for key, number in weighed.absent.items()}
     update_each(Finding.objects.filter(cleared_at=None), changes)
@@ -105,8 +114,8 @@ def _write(node: Node, weighed: Weighed, rows: Mapping[Key, Finding], now: datet
         live.changed(f"node-{node.pk}")
 
 
-def _again(sign: Sign, node: Node, now: datetime) -> dict[str, Any]:
-    return {"text": sign.text, "seen_at": now, "absent": 0, "node": node}
+def _again(sign: Sign, now: datetime) -> dict[str, Any]:
+    return {"text": sign.text, "seen_at": now, "absent": 0}
 
 
 def _remember(

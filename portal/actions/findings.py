@@ -23,14 +23,18 @@ def open_of(node: Node) -> QuerySet[Finding]:
     return Finding.objects.filter(here, cleared_at=None)
 
 
+def takes_out(sign: Sign) -> bool:
+    """Whether jobs are to be kept away for it."""
+    return kind(sign.kind).does is not Does.TELL
+
+
 def open_(*, node: Node, gpu: Gpu | None, sign: Sign, since: datetime, now: datetime) -> Finding:
     """Write down what was found and do what its kind asks for. Jobs that run are left alone.
 
     To be called in a transaction, and for what is not open yet.
     """
     means = kind(sign.kind)
-    drains = means.does is Does.DRAIN_NODE
-    if drains or (gpu is not None and means.does is Does.DRAIN_GPU):
+    if takes_out(sign):
         # A pass under way may be about to start jobs there.
         passes.wait()
     found = Finding.objects.create(
@@ -41,7 +45,7 @@ def open_(*, node: Node, gpu: Gpu | None, sign: Sign, since: datetime, now: date
     Event.objects.create(at=now, node=node, kind="finding", detail=told)
     if gpu is not None and means.hits_jobs:
         _tell_jobs(gpu, f"{node}, {told} {means.advice}", now)
-    if drains:
+    if means.does is Does.DRAIN_NODE:
         _drain(found, now)
     if gpu is not None:
         _serve_or_not(gpu)
@@ -53,6 +57,8 @@ def open_(*, node: Node, gpu: Gpu | None, sign: Sign, since: datetime, now: date
 def clear(*, finding: Finding, actor: User | None, now: datetime) -> bool:
     """It is over, says `actor`, or by itself where that is None: what was done for its sake alone
     is undone. False when it was over already."""
+    # Before its findings, as whoever drains it does.
+    Node.all_objects.select_for_update(no_key=True).get(pk=finding.node_id)
     row = Finding.objects.select_for_update(of=("self",)).filter(pk=finding.pk, cleared_at=None)
     found = row.select_related("node", "gpu").first()
     if found is None:
@@ -89,7 +95,7 @@ def _reason(found: Finding) -> str:
 
 def _drain(found: Finding, now: datetime) -> None:
     """Whom a person has drained stays so whatever becomes of findings."""
-    node = Node.objects.select_for_update().get(pk=found.node_id)
+    node = Node.objects.select_for_update(no_key=True).get(pk=found.node_id)
     for_findings = node.findings.filter(cleared_at=None, drained=True).exists()
     if node.drained and not for_findings:
         return

@@ -29,8 +29,8 @@ class ChecksForm(forms.Form):
     )  # fmt: skip
 
     def __init__(self, *args: Any, node: Node, **kwargs: Any) -> None:
-        initial = {"mounts": "\n".join(node.mounts), "check_program": node.check_program}
-        super().__init__(*args, initial=initial, **kwargs)
+        super().__init__(*args, **kwargs)
+        self.initial = {"mounts": "\n".join(node.mounts), "check_program": node.check_program}
         self.label_suffix = ""
         dress(self)
 

@@ -138,7 +138,9 @@ class Command(StartedCommand):
 
     def _set(self, options: dict[str, Any]) -> None:
         given = {name: options[name] for name in ("features", "switches")}
-        said = {name: names(text) for name, text in given.items() if text is not None}
+        said: dict[str, Any] = {
+            name: names(text) for name, text in given.items() if text is not None
+        }
         checks = _checks(options)
         if not said and not checks:
             raise CommandError("say --features, --switches, --mounts or --check-program")

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
-from jobs.lifecycle import State
+from jobs.lifecycle import Reason, State
 from jobs.nodes.signs import Sign
-from portal.actions import findings, nodes
-from portal.models import Event, Finding, Gpu, Node, Project, User
-from portal.queries import machines
+from portal.actions import findings, nodes, schedule
+from portal.models import Event, Finding, Gpu, Lease, Node, Project, User
+from portal.queries import holdings, machines
 from tests.portal import cast
 from tests.portal.cast import NOW
 
@@ -113,6 +113,40 @@ def test_a_sick_gpu_gets_no_leases_and_the_others_do(node: Node) -> None:
     assert takers()[1] == machines.OUT_OF_SERVICE
     findings.clear(finding=again, actor=None, now=LATER)
     assert takers() == [None] * 4
+
+
+def test_who_needs_a_sick_gpu_waits_for_it(node: Node, alice: User, project: Project) -> None:
+    found(node, "ecc", node.gpus.get(index=1))
+    all_four, three = (cast.job(alice, project, gpus=number) for number in (4, 3))
+    schedule.schedule(now=NOW)
+    three.refresh_from_db()
+    assert three.state == State.CONFIGURING
+    held = Gpu.objects.filter(leases__released_at=None, leases__isnull=False)
+    assert set(held.values_list("index", flat=True)) == {0, 2, 3}
+    all_four.refresh_from_db()
+    assert (all_four.state, all_four.reason) == (State.PENDING, Reason.RESOURCES)
+
+
+def test_a_shared_gpu_that_is_sick_is_shared_no_further(
+    node: Node, alice: User, project: Project
+) -> None:
+    gpu = node.gpus.get(index=0)
+    Gpu.objects.filter(pk=gpu.pk).update(shards=4)
+    job = cast.job(alice, project, state=State.RUNNING)
+    part = cast.run(job, node)
+    Lease.objects.create(gpu=gpu, share=0, of=4, allocation=part)
+    found(node, "ecc", gpu)
+    (seen,) = machines.nodes(holdings.read())
+    assert seen.gpus[0].sharers == ((machines.OUT_OF_SERVICE, 3), (job.pk, 1))
+
+
+def test_a_card_that_is_moved_takes_its_findings_along(node: Node, admin: User) -> None:
+    other = cast.node("gpu-2", gpus=0)
+    gpu = node.gpus.get(index=1)
+    one = found(node, "ecc", gpu)
+    Gpu.objects.filter(pk=gpu.pk).update(node=other)
+    assert list(findings.open_of(other)) == [one]
+    assert list(findings.open_of(node)) == []
 
 
 def test_jobs_on_a_sick_gpu_go_on_and_are_told(node: Node, alice: User, project: Project) -> None:
