@@ -150,6 +150,11 @@ KINDS: dict[str, Kind] = {
         "taken.",
         after_s=10 * MINUTE,
     ),
+    "occupied": Kind(
+        "A process of no job has memory of the GPU",
+        "End it, or have its owner submit it as a job. Jobs get the GPU again when it is gone.",
+        Severity.SERIOUS, Does.DRAIN_GPU,
+    ),
     "unused": Kind(
         "The GPU is leased and not used",
         "Ask the job's owner whether it still needs the GPU.",

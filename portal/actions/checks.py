@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -24,11 +25,12 @@ def set_checks(
     now: datetime,
     mounts: Sequence[str] | None = None,
     check_program: str | None = None,
+    guards_gpus: bool | None = None,
 ) -> list[Node]:
     """The same for all of these, which are looked at anew soon; None leaves it as it is. Those
     nodes of which anything changes. Raises `ValidationError`, by field."""
-    given = {"mounts": mounts, "check_program": check_program}
-    columns = {name: value for name, value in given.items() if value is not None}
+    given = {"mounts": mounts, "check_program": check_program, "guards_gpus": guards_gpus}
+    columns: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if mounts is not None:
         columns["mounts"] = list(dict.fromkeys(mounts))
     _check(columns)
@@ -46,15 +48,15 @@ def set_checks(
     return changed
 
 
-def _check(columns: dict[str, Sequence[str] | str]) -> None:
+def _check(columns: dict[str, Any]) -> None:
     mounts, program = columns.get("mounts", ()), columns.get("check_program", "")
-    errors = {}
+    errors: dict[str, str] = {}
     if len(mounts) > MOST_MOUNTS:
         errors["mounts"] = f"These are {len(mounts):,}; {MOST_MOUNTS} can be looked at at most."
     for path in mounts:
         if wrong := _wrong(path):
             errors["mounts"] = wrong
-    if program and (wrong := _wrong(str(program))):
+    if program and (wrong := _wrong(program)):
         errors["check_program"] = wrong
     if errors:
         raise ValidationError(errors)

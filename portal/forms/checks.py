@@ -28,9 +28,20 @@ class ChecksForm(forms.Form):
         "node is well; otherwise it is drained, and the last line that was printed says why.",
     )  # fmt: skip
 
+    guards_gpus = forms.BooleanField(
+        required=False,
+        label="Start no job on a GPU that a process of no job uses",
+        help_text="One with more than 1 GiB of its memory. The job waits or goes elsewhere, and "
+        "the GPU gets none until the process is gone. Otherwise it is only told.",
+    )
+
     def __init__(self, *args: Any, node: Node, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial = {"mounts": "\n".join(node.mounts), "check_program": node.check_program}
+        self.initial = {
+            "mounts": "\n".join(node.mounts),
+            "check_program": node.check_program,
+            "guards_gpus": node.guards_gpus,
+        }
         self.label_suffix = ""
         dress(self)
 

@@ -23,6 +23,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="node",
+            name="guards_gpus",
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddField(
+            model_name="node",
             name="mounts",
             field=models.JSONField(blank=True, default=list),
         ),

@@ -109,7 +109,7 @@ class Partition(models.Model):
 
 ASKED = (
     "name", "transport", "host", "port", "login", "host_key", "jump", "spool", "checkpoint_root",
-    "hostname", "health", "health_since", "boot_id", "probed_at",
+    "hostname", "health", "health_since", "boot_id", "probed_at", "guards_gpus",
 )  # fmt: skip
 """How to reach a node, and what its answer is compared with."""
 
@@ -195,6 +195,8 @@ class Node(models.Model):
     """Paths on which something must be mounted there."""
     check_program = models.CharField(max_length=255, blank=True)
     """An administrator's own program there that says whether it is well."""
+    guards_gpus = models.BooleanField(default=False)
+    """No job is started on a GPU that processes of no job use."""
     notes = models.JSONField(default=list, blank=True)
     """What the last probe or look could not read, in plain words."""
     boot_id = models.CharField(max_length=64, blank=True)

@@ -27,7 +27,7 @@ def clear(request: PageRequest, name: str, number: int) -> HttpResponse:
     if findings.clear(finding=found, actor=request.user, now=timezone.now()):
         messages.success(
             request,
-            f"{found.meaning.title}: cleared. If it is still so, the next look finds it again.",
+            f"{found.meaning.title}: cleared. What is still so, or happens again, is found again.",
         )
     else:
         messages.info(request, f"{found.meaning.title}: that was over already.")

@@ -63,6 +63,10 @@ class Command(StartedCommand):
             "--mounts", metavar="/A,/B", help="what must be mounted there; '' for none"
         )
         told.add_argument(
+            "--guard-gpus", choices=("yes", "no"),
+            help="whether jobs are kept from GPUs that processes of no job use",
+        )  # fmt: skip
+        told.add_argument(
             "--check-program", metavar="PATH",
             help="a program there that says by exit code 0 that the node is well; '' for none",
         )  # fmt: skip
@@ -143,7 +147,9 @@ class Command(StartedCommand):
         }
         checks = _checks(options)
         if not said and not checks:
-            raise CommandError("say --features, --switches, --mounts or --check-program")
+            raise CommandError(
+                "say --features, --switches, --mounts, --check-program or --guard-gpus"
+            )
         nodes = [_node(name) for name in options["name"]]
         by: dict[str, Any] = {"nodes": nodes, "actor": None, "now": timezone.now()}
         try:
@@ -162,6 +168,7 @@ class Command(StartedCommand):
             told = f"features {_or_none(node.features)}; switches {_or_none(node.switches)}"
             if checks:
                 told += f"; mounts {_or_none(node.mounts)}; check {node.check_program or 'none'}"
+                told += f"; guards its GPUs: {'yes' if node.guards_gpus else 'no'}"
             self.stdout.write(f"{node}: {told}{'' if changed else ', as it was'}")
 
     def _off(self, options: dict[str, Any]) -> None:
@@ -211,7 +218,9 @@ class Command(StartedCommand):
 
 def _checks(options: dict[str, Any]) -> dict[str, Any]:
     """As `set_checks` takes them."""
-    given = {"mounts": options["mounts"], "check_program": options["check_program"]}
+    given = {name: options[name] for name in ("mounts", "check_program")}
+    guard = options["guard_gpus"]
+    given["guards_gpus"] = None if guard is None else guard == "yes"
     if given["mounts"] is not None:
         given["mounts"] = names(given["mounts"])
     return {name: value for name, value in given.items() if value is not None}

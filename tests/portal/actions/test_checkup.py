@@ -178,6 +178,27 @@ def test_a_process_of_no_job_is_told_with_its_owner(
         assert one.text.startswith("Process 4711 (python x.py) of bob, for 2 h")
 
 
+@pytest.mark.parametrize(
+    ("guards", "memory", "run_key", "out"),
+    [(True, 4096, None, True), (False, 4096, None, False), (True, 900, None, False),
+     (True, 4096, "j1.a1.n0.00000000", False), (True, None, None, False)],
+)  # fmt: skip
+def test_where_it_is_wanted_such_a_gpu_gets_no_jobs_until_it_is_gone(
+    node: Node, machine: Machine, guards: bool, memory: int | None, run_key: str | None, out: bool
+) -> None:
+    Node.objects.update(guards_gpus=guards)
+    process = {"pid": 4711, "memory_mib": memory, "run_key": run_key, "user": "", "command": "x"}
+    node.gpus.filter(index=3).update(processes=[process], sampled_at=NOW + MINUTE)
+    look(node, machine)
+    gpu = node.gpus.get(index=3)
+    assert (gpu.out_of_service, kinds()) == (out, ["occupied"] * out)
+    for _ in range(3):
+        node.gpus.update(processes=[], sampled_at=NOW + (machine.looks + 1) * MINUTE)
+        look(node, machine)
+    gpu.refresh_from_db()
+    assert (gpu.out_of_service, kinds()) == (False, [])
+
+
 def test_a_gpu_that_is_leased_and_not_used(
     node: Node, machine: Machine, alice: User, project: Project
 ) -> None:

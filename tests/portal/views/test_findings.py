@@ -100,16 +100,19 @@ def test_what_cannot_be_seen_is_said(as_bob: Client, node: Node) -> None:
 
 def test_an_administrator_says_what_must_be_so(as_admin: Client, node: Node, admin: User) -> None:
     Checkup.objects.create(node=node, asked_at=timezone.now())
-    sent = {"mounts": "/home\n\n /data \n/home", "check_program": "/usr/local/sbin/check"}
+    sent = {"mounts": "/home\n\n /data \n/home", "check_program": "/usr/local/sbin/check",
+            "guards_gpus": "on"}  # fmt: skip
     answer = as_admin.post("/nodes/gpu-1/checks/", sent, follow=True).text
     assert "Saved." in answer and "/usr/local/sbin/check" in answer
     node.refresh_from_db()
     assert (node.mounts, node.check_program) == (["/home", "/data"], "/usr/local/sbin/check")
+    assert node.guards_gpus
     event = Event.objects.get(kind="checks set")
     assert event.actor == admin
     assert event.changes == {
         "mounts": [[], ["/home", "/data"]],
         "check_program": ["", "/usr/local/sbin/check"],
+        "guards_gpus": [False, True],
     }
     assert Checkup.objects.get().asked_at is None, "it is looked at soon"
     assert "/home\n/data" in as_admin.get("/nodes/gpu-1/checks/").text
