@@ -78,6 +78,8 @@ class GpuProcess:
     run_key: str | None
     user: str | None = None
     command: str = ""
+    age_s: float | None = None
+    """How long it runs."""
 
 
 @dataclass(frozen=True)

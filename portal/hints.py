@@ -42,6 +42,11 @@ def look(node_id: int) -> None:
     after.commit(_Hint("look", (node_id,)))
 
 
+def health(node_id: int) -> None:
+    """It is time to see whether something is wrong with this node."""
+    after.commit(_Hint("health", (node_id,)))
+
+
 def keep_logs(node_id: int) -> None:
     """A run has ended there and its log still lies on its node only."""
     after.commit(_Hint("keep_logs", (node_id,)))

@@ -10,8 +10,8 @@ from celery.signals import worker_shutting_down
 from django.utils import timezone
 
 from portal import broker, hints, turns
+from portal.actions import checkup, logs, nodes, practice, retention
 from portal.actions import dispatch as dispatching
-from portal.actions import logs, nodes, practice, retention
 from portal.actions import observe as observing
 from portal.actions import reconcile as reconciling
 from portal.actions import schedule as scheduling
@@ -78,6 +78,13 @@ def _look(node_id: int) -> None:
         retention.prune(node_id=node_id, now=timezone.now())
     if broker.first(f"tidied:{node_id}", TIDY_EVERY_S):
         logs.tidy(node_id=node_id, now=timezone.now())
+
+
+@shared_task
+def health(node_id: int) -> None:
+    """See whether something is wrong with a node, which may take long."""
+    hints.taken("health", node_id)
+    turns.take("health", node_id, lambda: checkup.check(node_id=node_id, now=timezone.now()))
 
 
 @shared_task

@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("portal.views.nodes")),
     path("", include("portal.views.add_node")),
     path("", include("portal.views.describe")),
+    path("", include("portal.views.findings")),
     path("", include("portal.views.projects")),
     path("", include("portal.views.edit_project")),
     path("", include("portal.views.usage")),

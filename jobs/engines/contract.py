@@ -13,6 +13,7 @@ from typing import Protocol
 
 from jobs.events import Observation
 from jobs.lifecycle import WALLTIME_GRACE_S
+from jobs.nodes.health import HealthAsked, HealthSeen
 
 
 def run_key(job_id: int, attempt: int, node_rank: int, nonce: str) -> str:
@@ -114,6 +115,9 @@ class Engine(Protocol):
         self, keys: Sequence[str], *, gpus: bool = False, system: bool = False
     ) -> Observation:
         """Tell of these runs, their checkpoints and, if asked, of the GPUs and the machine."""
+
+    def health(self, asked: HealthAsked) -> HealthSeen:
+        """Look for what is sick on the node; takes up to a minute."""
 
     def stop(self, stops: Sequence[Stop]) -> None:
         """Begin to end runs; `observe` tells when they are gone."""

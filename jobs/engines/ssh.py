@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 from jobs.engines.contract import Launch, Launched, LogRange, Prune, Pruned, Stop
 from jobs.events import Observation
 from jobs.nodes.answers import BadAnswer, decode
+from jobs.nodes.health import HealthAsked, HealthSeen
 from jobs.nodes.shepherd import Shepherd
 from jobs.nodes.transport import CommandFailed, ConnectionLost, NodeError, Transport
 
 LAUNCH_S = 60.0
 ASK_S = 30.0
 COLLECT_S = 60.0
+HEALTH_S = 60.0
 # Launches go in calls of about this size, so that neither side holds a thousand scripts at once.
 LAUNCH_BYTES = 16 * 1024 * 1024
 
@@ -69,6 +71,10 @@ class ShepherdEngine:
         if [run.key for run in seen.runs] != list(keys):
             raise CommandFailed("observe: the answer is about other runs than were asked for")
         return seen
+
+    def health(self, asked: HealthAsked) -> HealthSeen:
+        """As in `Engine`."""
+        return self._ask(HealthSeen, "health", asdict(asked), HEALTH_S)
 
     def stop(self, stops: Sequence[Stop]) -> None:
         """As in `Engine`."""

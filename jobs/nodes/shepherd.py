@@ -21,7 +21,7 @@ from jobs.nodes.transport import (
 from jobs.nodes.warm import NOISE_BYTES, Warm, frame, parse
 from jobs.shepherd import FILENAME, PROGRAM
 
-LOOKS = ("observe", "read", "probe")
+LOOKS = ("observe", "read", "probe", "health")
 """Verbs that change nothing: asked anew when an answer was lost."""
 LEAST_S = 1.0
 """Left for a call that is made anew, however long the first took."""

@@ -6,7 +6,7 @@ Everything lives in one directory:
     authorized_keys      the one key that may sign in
     removed              there once the lab was removed in the portal
     shared/              seen by all machines, as a lab's shared home is
-    practice-1/          home/, bin/ (the stand-in nvidia-smi), spool/ (with boot_id), host_key
+    practice-1/          home/, bin/ (the stand-in nvidia-smi), spool/ (boot_id, kmsg), host_key
 """
 
 from __future__ import annotations
@@ -229,6 +229,8 @@ def _prepare_machine(machine: Machine, directory: Path) -> None:
     link = machine.home / "shared"
     if not link.is_symlink():
         link.symlink_to(shared(directory))
+    # Errors of this computer's own GPUs are none of theirs.
+    (machine.spool / "kmsg").touch(mode=0o600)
     _copy(_SOURCES / "nvidia_smi.py", machine.bin / "nvidia-smi", mode=0o755)
     settings = json.dumps({"mark": machine.mark, "gpus": gpus(machine)}, indent=1)
     _write(machine.bin / "nvidia-smi.json", settings)

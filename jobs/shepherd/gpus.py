@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import time
 
 from . import processes, programs
 from .spool import Spool
@@ -102,6 +103,7 @@ class Owners:
             "run_key": self._run_of(pid),
             "user": _user_of(pid),
             "command": _command_of(pid),
+            "age_s": _age_of(pid),
         }
 
     def _run_of(self, pid: int) -> "str | None":
@@ -117,6 +119,13 @@ class Owners:
                 break
             pid = entry.ppid
         return None
+
+
+def _age_of(pid: int) -> "float | None":
+    start = processes.start_time(pid)
+    if not start:
+        return None
+    return max(time.clock_gettime(processes.BOOTTIME) - start / os.sysconf("SC_CLK_TCK"), 0.0)
 
 
 def _user_of(pid: int) -> "str | None":

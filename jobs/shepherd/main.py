@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-VERBS = ("launch", "observe", "stop", "read", "collect", "prune", "serve", "probe")
+VERBS = (
+    "launch", "observe", "stop", "read", "collect", "prune", "serve", "probe", "health",
+)  # fmt: skip
 MAX_INPUT = 256 * 1024 * 1024
 
 

@@ -30,6 +30,8 @@ class Program:
         self.argv = argv
         self._deadline = time.monotonic() + within_s
         self._within_s = within_s
+        self.said = ""
+        """What it printed by its end, or until it was given up, however it ended."""
         self._fd, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -56,8 +58,9 @@ class Program:
         chunks: "list[bytes]" = []
         size = 0
         while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
+            # Of one that has been left alone for longer, what is there by now counts all the same.
+            left = max(self._deadline - time.monotonic(), 0.0)
+            if not poll.poll(left * 1000):
                 self._drop()
                 return None, "%s did not answer within %g s" % (name, self._within_s)
             chunk = os.read(self._fd, 65536)
@@ -66,7 +69,7 @@ class Program:
                 break
             chunks.append(chunk)
         status = self._await_end()
-        text = b"".join(chunks).decode("utf-8", "replace")
+        text = self.said = b"".join(chunks).decode("utf-8", "replace")
         if status is None:
             return None, "%s did not end within %g s" % (name, self._within_s)
         if status != 0:
@@ -77,11 +80,13 @@ class Program:
 
     def _await_end(self) -> "int | None":
         pause = 0.001
-        while time.monotonic() < self._deadline:
+        while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
                 os.close(self._fd)
                 return status
+            if time.monotonic() > self._deadline:
+                break
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
         self._drop()

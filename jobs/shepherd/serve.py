@@ -14,7 +14,9 @@ import select
 import time
 
 # Loaded here, once, for the processes that will answer.
-from . import collect, launch, main, observe, probe, processes, prune, read, signals, stop, wire
+from . import (
+    collect, health, launch, main, observe, probe, processes, prune, read, signals, stop, wire,
+)  # fmt: skip
 from .spool import Spool, write_all
 from .watch import Pipe, notify
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     module.__name__.rpartition(".")[2]: module.verb
-    for module in (collect, launch, observe, probe, prune, read, stop)
+    for module in (collect, health, launch, observe, probe, prune, read, stop)
 }
 SIGN_OF_LIFE_S = 5.0
 BUSY_SIGN_S = 1.0

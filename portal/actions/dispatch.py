@@ -19,7 +19,7 @@ from jobs.nodes.transport import (
     Refused,
 )
 from portal import reach
-from portal.actions import nodes
+from portal.actions import nodes, occupied
 from portal.actions.cases import lock
 from portal.actions.clock import Clock
 from portal.actions.launches import READ, launches_of
@@ -58,6 +58,9 @@ def dispatch(*, node_id: int, now: datetime) -> None:
 def _send_launches(node: Node, clock: Clock) -> None:
     _take_back(node, clock.now)
     claimed = _claim(node, clock.now)
+    if node.guards_gpus and (whys := occupied.in_the_way(claimed, node, clock.now)):
+        _withdraw(whys, SENT_ONCE, clock.now)
+        claimed = [part for part in claimed if part not in whys]
     if not claimed:
         return
     now = clock.now

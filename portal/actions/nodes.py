@@ -18,7 +18,7 @@ from jobs.nodes.transport import CommandFailed, NodeError
 from jobs.scheduler.words import jobs_named
 from portal import hints, live, reach
 from portal.actions import partitions, passes
-from portal.models import Event, Gpu, Node, Partition, User
+from portal.models import Event, Finding, Gpu, Node, Partition, User
 from portal.queries.partitions import PRACTICE
 
 MISSES = 3
@@ -256,7 +256,9 @@ def _unreachable(node: Node, error: NodeError, now: datetime) -> None:
 
 
 def drain(*, node: Node, reason: str, actor: User | None, now: datetime) -> bool:
-    """Let no further job start here; what runs goes on. False when it was drained already."""
+    """Let no further job start here; what runs goes on. False when it was drained already.
+
+    One that is drained for what was found on it stays drained when that is over."""
     return _drain(node, True, reason, actor, now)
 
 
@@ -270,11 +272,12 @@ def _drain(node: Node, drained: bool, reason: str, actor: User | None, now: date
     if drained:
         # A pass that saw it free may be about to start jobs on it.
         passes.wait()
-    done = Node.objects.filter(pk=node.pk, drained=not drained).update(
-        drained=drained, drain_reason=reason
-    )
-    if not done:
+    done = Node.objects.filter(pk=node.pk, drained=not drained).update(drained=drained)
+    # From here on it is as somebody has said, not as findings would have it.
+    taken_over = Finding.objects.filter(node=node, drained=True).update(drained=False)
+    if not done and not (drained and taken_over):
         return False
+    Node.objects.filter(pk=node.pk).update(drain_reason=reason)
     node.refresh_from_db()
     Event.objects.create(
         at=now, node=node, kind="drained" if drained else "resumed", actor=actor, detail=reason

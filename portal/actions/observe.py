@@ -176,6 +176,7 @@ def _sampled(sample: GpuSample, now: datetime) -> dict[str, Any]:
                 "run_key": process.run_key,
                 "user": process.user,
                 "command": process.command,
+                "age_s": process.age_s,
             }
             for process in sample.processes
         ],

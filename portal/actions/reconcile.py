@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from jobs.events import Cause
 from jobs.lifecycle import State
 from portal import broker, hints
-from portal.actions import charge, dispatch, logs, preempt, what_if
+from portal.actions import charge, checkup, dispatch, logs, preempt, quarantine, what_if
 from portal.models import Allocation, Job, Node
 
 Phase = Allocation.Phase
@@ -48,6 +48,9 @@ def reconcile(*, now: datetime) -> None:
     charge.charge(now=now)
     what_if.sweep(now=now)
     _look(now)
+    quarantine.sweep(now=now)
+    for node_id in checkup.due(now):
+        hints.health(node_id)
     waiting = logs.homeless(now).order_by().values_list("node_id", flat=True)
     for node_id in waiting.distinct():
         hints.keep_logs(node_id)

@@ -3,6 +3,7 @@
 from portal.models.allocation import Allocation, Attempt, Lease
 from portal.models.checkpoint import Checkpoint
 from portal.models.event import Event
+from portal.models.finding import Checkup, Finding
 from portal.models.job import Job, Move, Script, move_all
 from portal.models.ledger import Accounting, Charge, DailyUsage, GpuModel, UsageBalance
 from portal.models.node import Gpu, Node, Partition
@@ -20,8 +21,10 @@ __all__ = [
     "Attempt",
     "Charge",
     "Checkpoint",
+    "Checkup",
     "DailyUsage",
     "Event",
+    "Finding",
     "Gpu",
     "GpuModel",
     "Job",

@@ -109,7 +109,7 @@ class Partition(models.Model):
 
 ASKED = (
     "name", "transport", "host", "port", "login", "host_key", "jump", "spool", "checkpoint_root",
-    "hostname", "health", "health_since", "boot_id", "probed_at",
+    "hostname", "health", "health_since", "boot_id", "probed_at", "guards_gpus",
 )  # fmt: skip
 """How to reach a node, and what its answer is compared with."""
 
@@ -191,6 +191,12 @@ class Node(models.Model):
     """The names of the switches above it, the nearest first."""
     sharing = models.CharField(max_length=16, choices=Sharing, blank=True)
     """How several jobs use one of its GPUs; empty where an admin has not allowed it."""
+    mounts = models.JSONField(default=list, blank=True)
+    """Paths on which something must be mounted there."""
+    check_program = models.CharField(max_length=255, blank=True)
+    """An administrator's own program there that says whether it is well."""
+    guards_gpus = models.BooleanField(default=False)
+    """No job is started on a GPU that processes of no job use."""
     notes = models.JSONField(default=list, blank=True)
     """What the last probe or look could not read, in plain words."""
     boot_id = models.CharField(max_length=64, blank=True)
@@ -248,6 +254,8 @@ class Gpu(models.Model):
     """Into how many equal parts it is divided for jobs that ask for parts; 0 where not allowed."""
     domain = models.PositiveSmallIntegerField(null=True)
     """GPUs of a node with the same number reach each other over NVLink; None: not known."""
+    out_of_service = models.BooleanField(default=False)
+    """A finding keeps it from being leased; who has it goes on."""
     present = models.BooleanField(default=True)
     """False once a probe no longer finds it; kept, as past jobs point to it."""
 

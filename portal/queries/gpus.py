@@ -27,7 +27,7 @@ class Use(StrEnum):
     FREE = "free"
     USED = "used"
     OUT = "out"
-    """Its node takes no jobs."""
+    """Its node takes no jobs, or what was found on it keeps it from being leased."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Process:
     command: str
     memory_mib: int | None
     run_key: str | None
+    age_s: float | None = None
 
     @property
     def job_id(self) -> int | None:
@@ -92,7 +93,7 @@ class Tile:
 def tile(gpu: Gpu, node: Node, now: datetime) -> Tile:
     """A GPU of `with_leases` put into words."""
     holders = tuple(_holders(gpu))
-    unheld = Use.OUT if node.unavailable else Use.FREE
+    unheld = Use.OUT if node.unavailable or gpu.out_of_service else Use.FREE
     return Tile(
         gpu=gpu,
         use=Use.USED if holders else unheld,
@@ -122,6 +123,7 @@ def _strangers(gpu: Gpu, keys: Set[str]) -> Iterable[Process]:
             command=found["command"],
             memory_mib=found["memory_mib"],
             run_key=found["run_key"],
+            age_s=found.get("age_s"),
         )
 
 
@@ -168,7 +170,7 @@ class Capacity:
 def capacity() -> list[Capacity]:
     """How many GPUs there are, are held and are out of service, by partition and model."""
     held = Exists(Lease.objects.filter(gpu=OuterRef("pk"), released_at=None))
-    away = Q(node__drained=True) | ~Q(node__health=Node.Health.UP)
+    away = Q(out_of_service=True) | Q(node__drained=True) | ~Q(node__health=Node.Health.UP)
     rows = (
         Gpu.objects.filter(present=True, node__removed_at=None)
         .annotate(held=held)

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
-from portal.models import Allocation, Attempt, Gpu, Job, Lease, Node
+from portal.models import Allocation, Attempt, Finding, Gpu, Job, Lease, Node
+from portal.queries import findings
 
 
 def jobs(rows: QuerySet[Job]) -> list[dict[str, Any]]:
@@ -72,7 +73,7 @@ def nodes() -> list[dict[str, Any]]:
         Prefetch("leases", held, to_attr="held")
     )
     rows = Node.objects.select_related("partition").prefetch_related(Prefetch("gpus", gpus))
-    return [_node(row) for row in rows]
+    return [_node(row) for row in findings.with_open(rows)]
 
 
 def _node(row: Node) -> dict[str, Any]:
@@ -92,7 +93,20 @@ def _node(row: Node) -> dict[str, Any]:
         "features": row.features,
         "switches": row.switches,
         "seen_at": row.seen_at,
+        "findings": [_finding(one) for one in row.open_findings],  # type: ignore[attr-defined]
         "gpus": [_gpu(gpu) for gpu in row.gpus.all()],
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "gpu": found.gpu.index if found.gpu else None,
+        "severity": found.severity,
+        "title": found.meaning.title,
+        "text": found.text,
+        "since": found.since,
+        "seen_at": found.seen_at,
     }
 
 
@@ -107,6 +121,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
         "utilization_pct": gpu.utilization_pct,
         "temperature_c": gpu.temperature_c,
         "power_w": gpu.power_w,
+        "out_of_service": gpu.out_of_service,
         "jobs": _parts(held),
     }
 

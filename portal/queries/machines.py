@@ -19,7 +19,20 @@ OF_NODE = (
     "pk", "name", "cpus", "memory_mib", "features", "switches", "partition__name",
     "drained", "drain_reason", "health", "probed_at",
 )  # fmt: skip
-OF_GPU = ("pk", "node_id", "uuid", "index", "model", "memory_mib", "shards", "domain")
+OF_GPU = (
+    "pk",
+    "node_id",
+    "uuid",
+    "index",
+    "model",
+    "memory_mib",
+    "shards",
+    "domain",
+    "out_of_service",
+)
+OUT_OF_SERVICE = 0
+"""No job's id: a GPU that nobody may have counts as held, and for how long is not known. So it is
+there for who asks what could ever fit, and for nobody who wants it now."""
 
 
 class Holder(NamedTuple):
@@ -56,18 +69,23 @@ class _Card(NamedTuple):
     pk: int
     node_id: int
     gpu: Gpu
+    out: bool
 
     def held_by(self, holders: list[Holder]) -> Gpu:
         if not holders:
-            return self.gpu
+            return replace(self.gpu, job_id=OUT_OF_SERVICE) if self.out else self.gpu
         whole, sharers = _shared(holders)
+        left = self.gpu.shards - sum(shards for _, shards in sharers)
+        if self.out and sharers and left > 0:
+            sharers = ((OUT_OF_SERVICE, left), *sharers)
         return replace(self.gpu, job_id=whole, sharers=sharers)
 
 
 def _card(row: tuple[Any, ...]) -> _Card:
-    pk, node_id, uuid, index, model, memory_mib, shards, domain = row
+    pk, node_id, uuid, index, model, memory_mib, shards, domain, out = row
     near = -1 - index if domain is None else domain  # Not known: near to none.
-    return _Card(pk, node_id, Gpu(uuid, index, model, memory_mib, shards=shards, domain=near))
+    gpu = Gpu(uuid, index, model, memory_mib, shards=shards, domain=near)
+    return _Card(pk, node_id, gpu, bool(out))
 
 
 _nodes = Prepared(lambda: models.Node.objects.values_list(*OF_NODE), _idle_node)
@@ -87,8 +105,11 @@ def nodes(held: Holdings) -> tuple[Node, ...]:
 
 
 def empty() -> tuple[Node, ...]:
-    """All nodes as if nothing ran: enough to tell what could ever fit."""
-    return nodes(Holdings())
+    """All nodes as if nothing ran and nothing were broken: enough to tell what could ever fit."""
+    gpus: dict[int, list[Gpu]] = defaultdict(list)
+    for card in _cards.rows():
+        gpus[card.node_id].append(card.gpu)
+    return tuple(_with(node, tuple(gpus[node.id]), []) for node in _nodes.rows())
 
 
 def reported() -> tuple[Node, ...]:

@@ -10,8 +10,9 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Case, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from jobs.lifecycle import ACTIVE
-from portal.models import Allocation, Event, Gpu, Job, Node
-from portal.queries import gpus
+from portal.models import Allocation, Event, Finding, Gpu, Job, Node
+from portal.queries import findings, gpus
+from portal.queries.findings import Counts
 from portal.queries.gpus import Tile
 
 PAGE_SIZE = 20
@@ -23,6 +24,7 @@ PATHS = 12
 STATES: dict[str, tuple[str, Q]] = {
     "up": ("Up", Q(health=Node.Health.UP, drained=False)),
     "drained": ("Drained", Q(drained=True)),
+    "findings": ("With findings", Q(findings.has_open())),
     "down": (Node.Health.UNREACHABLE.label.capitalize(), Q(health=Node.Health.UNREACHABLE)),
 }
 
@@ -61,6 +63,16 @@ class NodeView:
     @property
     def odd(self) -> int:
         return sum(tile.odd for tile in self.tiles)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those that are not over, the worst first."""
+        found: list[Finding] = self.node.open_findings  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def finding_counts(self) -> Counts:
+        return findings.counts(self.findings)
 
     @property
     def stale(self) -> bool:
@@ -147,6 +159,6 @@ def paths(*, but: Node) -> list[str]:
 
 
 def _with_gpus(nodes: QuerySet[Node], *, jobs: bool = True) -> QuerySet[Node]:
-    return nodes.prefetch_related(
+    return findings.with_open(nodes).prefetch_related(
         Prefetch("gpus", gpus.with_leases(jobs=jobs), to_attr="present_gpus")
     )

@@ -20,7 +20,7 @@ from portal.actions import practice
 from portal.actions.down import NodeAnswers, declare_off
 from portal.forms.nodes import DrainForm
 from portal.models import Node, Partition
-from portal.queries import nodes, reservations
+from portal.queries import findings, nodes, reservations
 from portal.queries.rights import may_manage_nodes
 from portal.views.requests import PageRequest
 
@@ -82,6 +82,7 @@ def _node_context(name: str) -> dict[str, Any]:
     return {
         "view": found,
         "node": found.node,
+        "checkup": findings.checkup(found.node),
         "reserved": reservations.of_node(node=found.node, now=now),
         "parts": nodes.jobs_now(found.node),
         "recent": nodes.jobs_recently(found.node),

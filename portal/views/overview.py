@@ -10,7 +10,8 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from portal.queries import gpus, nodes, overview
+from portal.queries import findings, gpus, nodes, overview
+from portal.queries.rights import may_manage_nodes
 from portal.views.requests import PageRequest
 
 
@@ -19,13 +20,13 @@ def overview_page(request: PageRequest) -> HttpResponse:
     """The page, or the one part of it that changed (`?part=lab`, `?part=jobs`) for htmx."""
     part = request.GET.get("part") if request.htmx else None
     if part == "lab":
-        return render(request, "overview/overview.html#lab", _lab())
+        return render(request, "overview/overview.html#lab", _lab(request))
     if part == "jobs":
         return render(request, "overview/overview.html#jobs", _jobs(request))
-    return render(request, "overview/overview.html", _lab() | _jobs(request))
+    return render(request, "overview/overview.html", _lab(request) | _jobs(request))
 
 
-def _lab() -> dict[str, Any]:
+def _lab(request: PageRequest) -> dict[str, Any]:
     capacity = gpus.capacity()
     return {
         "capacity": capacity,
@@ -33,6 +34,7 @@ def _lab() -> dict[str, Any]:
         "free": sum(kind.free for kind in capacity),
         "nodes": nodes.strip(now=timezone.now()),
         "node_count": nodes.count(),
+        "findings": findings.in_lab() if may_manage_nodes(request.user) else None,
     }
 
 

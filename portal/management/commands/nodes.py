@@ -8,10 +8,12 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
 from django.utils import timezone
 
 from jobs.nodes.transport import NodeError
 from portal.actions import nodes as actions
+from portal.actions.checks import set_checks
 from portal.actions.describe import describe
 from portal.actions.down import NodeAnswers, declare_off
 from portal.forms.few_checkboxes import names
@@ -56,6 +58,17 @@ class Command(StartedCommand):
         told.add_argument(
             "--switches", metavar="LEAF,SPINE",
             help="those above the nodes, the nearest first; '' where they are not known",
+        )  # fmt: skip
+        told.add_argument(
+            "--mounts", metavar="/A,/B", help="what must be mounted there; '' for none"
+        )
+        told.add_argument(
+            "--guard-gpus", choices=("yes", "no"),
+            help="whether jobs are kept from GPUs that processes of no job use",
+        )  # fmt: skip
+        told.add_argument(
+            "--check-program", metavar="PATH",
+            help="a program there that says by exit code 0 that the node is well; '' for none",
         )  # fmt: skip
         verbs.add_parser("public-key", help="print the line for a node's authorized_keys")
         listed = verbs.add_parser("list", help="list the nodes")
@@ -129,16 +142,33 @@ class Command(StartedCommand):
 
     def _set(self, options: dict[str, Any]) -> None:
         given = {name: options[name] for name in ("features", "switches")}
-        said = {name: names(text) for name, text in given.items() if text is not None}
-        if not said:
-            raise CommandError("say --features or --switches, or both")
+        said: dict[str, Any] = {
+            name: names(text) for name, text in given.items() if text is not None
+        }
+        checks = _checks(options)
+        if not said and not checks:
+            raise CommandError(
+                "say --features, --switches, --mounts, --check-program or --guard-gpus"
+            )
         nodes = [_node(name) for name in options["name"]]
+        by: dict[str, Any] = {"nodes": nodes, "actor": None, "now": timezone.now()}
         try:
-            changed = describe(nodes=nodes, actor=None, now=timezone.now(), **said)
+            with transaction.atomic():
+                changed = describe(**by, **said) if said else []
+                changed += set_checks(**by, **checks) if checks else []
         except ValidationError as error:
             raise CommandError("; ".join(_by_option(error))) from error
-        for node in changed or nodes:
+        self._tell_set(nodes, {node.pk for node in changed}, checks)
+
+    def _tell_set(self, nodes: list[Node], changed: set[int], checks: dict[str, Any]) -> None:
+        for node in nodes:
+            if changed and node.pk not in changed:
+                continue
+            node.refresh_from_db()
             told = f"features {_or_none(node.features)}; switches {_or_none(node.switches)}"
+            if checks:
+                told += f"; mounts {_or_none(node.mounts)}; check {node.check_program or 'none'}"
+                told += f"; guards its GPUs: {'yes' if node.guards_gpus else 'no'}"
             self.stdout.write(f"{node}: {told}{'' if changed else ', as it was'}")
 
     def _off(self, options: dict[str, Any]) -> None:
@@ -186,8 +216,19 @@ class Command(StartedCommand):
             self.stdout.write(f"  note: {note}")
 
 
+def _checks(options: dict[str, Any]) -> dict[str, Any]:
+    """As `set_checks` takes them."""
+    given = {name: options[name] for name in ("mounts", "check_program")}
+    guard = options["guard_gpus"]
+    given["guards_gpus"] = None if guard is None else guard == "yes"
+    if given["mounts"] is not None:
+        given["mounts"] = names(given["mounts"])
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _by_option(error: ValidationError) -> list[str]:
-    return [f"--{name}: {' '.join(wrong)}" for name, wrong in error.message_dict.items()]
+    found = error.message_dict.items()
+    return [f"--{name.replace('_', '-')}: {' '.join(wrong)}" for name, wrong in found]
 
 
 def _or_none(named: list[str]) -> str:

@@ -39,12 +39,28 @@ def test_several_at_once_and_listed(node: Node) -> None:
     assert Event.objects.filter(kind="node set", actor=None).count() == 3
 
 
+def test_what_must_be_so_there(node: Node) -> None:
+    told = nodes("set", "gpu-1", "--mounts", "/home,/data", "--check-program", "/bin/check")
+    assert told == (
+        "gpu-1: features none; switches none; mounts /home, /data; check /bin/check; "
+        "guards its GPUs: no\n"
+    )
+    assert nodes("set", "gpu-1", "--mounts", "").endswith(
+        "mounts none; check /bin/check; guards its GPUs: no\n"
+    )
+    assert nodes("set", "gpu-1", "--mounts", "").endswith(", as it was\n")
+    assert nodes("set", "gpu-1", "--guard-gpus", "yes").endswith("guards its GPUs: yes\n")
+    assert Event.objects.filter(kind="checks set", actor=None).count() == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gpu-1"], "say --features or --switches, or both"),
+        (["gpu-1"], "say --features, --switches, --mounts, --check-program or --guard-gpus"),
         (["gpu-9", "--features", "a"], "there is no node 'gpu-9'; there is: gpu-1, gpu-2"),
         (["gpu-1", "--features", "a&b"], "--features: 'a&b' is not a name"),
+        (["gpu-1", "--features", "a", "--mounts", "home"], "--mounts: 'home' is not a path"),
+        (["gpu-1", "--check-program", "check"], "--check-program: 'check' is not a path"),
         (["gpu-1", "--switches", "a,a"], "--switches: a cannot be above itself"),
         (["gpu-1", "--switches", "leaf1,spine"], "gpu-2 says leaf2, spine, core"),
     ],
