@@ -33,6 +33,8 @@ class Cause(StrEnum):
     NODE_RESTARTED = "node_restarted"
     LOST = "lost"
     """Its shepherd was killed, and its processes with it; nobody saw an exit code."""
+    FENCED = "fenced"
+    """The node's lease ended, and it with that: it may be started elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class RunObserved:
     log_bytes: int = 0
     log_tail: bytes | None = None
     """The whole log, once ended and when it is small; None when it has to be fetched."""
+    fenced: bool = False
+    """It cannot outlive the node's lease."""
 
 
 @dataclass(frozen=True)
@@ -122,3 +126,5 @@ class Observation:
     system: SystemSample | None = None
     problems: tuple[str, ...] = ()
     """What could not be read, in plain words (`nvidia-smi did not answer within 5 s`)."""
+    clock: float | None = None
+    """Seconds since the node's boot, before anything else was looked at; None: not told."""

@@ -48,6 +48,7 @@ class Reason(StrEnum):
     HELD_USER = "JobHeldUser"
     HELD_ADMIN = "JobHeldAdmin"
     HELD_LAUNCH = "JobHeldLaunchFailure"
+    HELD_REQUEUE = "JobHoldMaxRequeue"
     NODE_DOWN = "ReqNodeNotAvail"
     PARTITION_DOWN = "PartitionDown"
     BAD_CONSTRAINTS = "BadConstraints"
@@ -62,6 +63,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     NODE_RESTARTED = "NodeRestarted"
     RUN_LOST = "RunLost"
+    NODE_LOST = "NodeDown"
     LAUNCH_FAILURE = "JobLaunchFailure"
     DEADLINE = "DeadLine"
 
@@ -72,7 +74,7 @@ ACTIVE = frozenset({State.CONFIGURING, State.RUNNING, State.COMPLETING})
 ENDED = frozenset(State) - WAITING - ACTIVE
 
 _ENDINGS = frozenset(ENDED)
-HELD = frozenset({Reason.HELD_USER, Reason.HELD_ADMIN, Reason.HELD_LAUNCH})
+HELD = frozenset({Reason.HELD_USER, Reason.HELD_ADMIN, Reason.HELD_LAUNCH, Reason.HELD_REQUEUE})
 """It does not start before somebody releases it."""
 
 NO_TURN = HELD | {
@@ -90,9 +92,10 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.CONFIGURING, State.CANCELLED, State.DEADLINE}),
     # Back to PENDING when nothing was started: the node could not be reached, say.
     State.CONFIGURING: frozenset({State.PENDING, State.RUNNING, State.COMPLETING}) | _ENDINGS,
-    State.RUNNING: frozenset({State.COMPLETING}) | _ENDINGS,
+    # Back to PENDING when its node was lost.
+    State.RUNNING: frozenset({State.PENDING, State.COMPLETING}) | _ENDINGS,
     # The leases are held until every process is known to be gone. Back to PENDING when a gang
-    # could not be started on all of its nodes, or made room for another job.
+    # could not be started on all of its nodes, made room for another job or lost a node.
     State.COMPLETING: frozenset({State.PENDING}) | _ENDINGS,
     **{state: frozenset() for state in ENDED},
 }

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from jobs.events import Cause
 from jobs.lifecycle import Reason, State
 
+NODE_CAUSES = (Cause.LOST, Cause.NODE_RESTARTED, Cause.FENCED)
+"""The node's doing, not the job's."""
+
 
 @dataclass(frozen=True)
 class RunEnd:
@@ -77,7 +80,7 @@ def verdict(
 
 
 def _by_itself(end: RunEnd) -> bool:
-    return end.cause not in (Cause.STOPPED, Cause.LOST, Cause.NODE_RESTARTED)
+    return end.cause not in (Cause.STOPPED, *NODE_CAUSES)
 
 
 def _made_room(ends: Sequence[RunEnd], preempted_by: str) -> Verdict | None:
@@ -112,6 +115,9 @@ def _judge(end: RunEnd, *, many: bool) -> Verdict:
         case Cause.NODE_RESTARTED:
             state, reason = State.NODE_FAIL, Reason.NODE_RESTARTED
             detail = f"{end.node} was restarted while it ran."
+        case Cause.FENCED:
+            state, reason = State.NODE_FAIL, Reason.NODE_LOST
+            detail = end.message or f"{end.node} was out of reach for too long."
         case Cause.LOST:
             state, reason = State.NODE_FAIL, Reason.RUN_LOST
             detail = end.message or f"Its processes on {end.node} were killed from outside."

@@ -29,6 +29,8 @@ CSRF_TRUSTED_ORIGINS = [BASE_URL]
 
 EMBEDDED = not config.text("DATABASE_URL") and not config.text("REDIS_URL")
 """Nothing was set up by an administrator: one machine, everything under `DATA`."""
+LEASE_S = config.integer("CARREL_LEASE_S", 60, least=30)
+"""How long a node goes on with what may be started elsewhere when we cannot reach it."""
 PRACTICE = config.flag("CARREL_PRACTICE", EMBEDDED)
 PRACTICE_DIR = DATA / "practice"
 LOG_ARCHIVE = DATA / "logs"

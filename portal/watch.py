@@ -1,5 +1,8 @@
 """Follow every node's own reports, so that an end is known when it happens.
 
+It also keeps the nodes' leases, and takes from nodes out of reach what has ended there: both go on
+while no message arrives.
+
 Lives in the worker process. One thread a node blocks on one warm SSH channel; what comes through
 it is only a hint to look. A watcher that dies costs seconds, never a state: the reconciler looks
 at every node anyway.
@@ -10,14 +13,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from celery.signals import worker_ready, worker_shutdown
 from django.db import close_old_connections
+from django.utils import timezone
 
 from jobs.nodes.transport import NodeError
 from portal import broker, hints, reach, signs
+from portal.actions import leases, observe
+from portal.actions.recover import recover
 from portal.models import Node
 from portal.pace import Pace
 
@@ -30,6 +37,11 @@ CATCH_UP_S = 0.05
 LOOKS_PER_S = 16
 """At most, of all nodes together, after as many at once: in a rush a look costs the worker and
 the node the same for one end as for ten."""
+
+LEASES_S = 1.0
+"""How often it is seen whose lease is neglected, and whose is over."""
+MOST_AT_ONCE = 128
+"""Nodes that are asked for the sake of their lease. Those that hang hold a thread each."""
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +56,11 @@ class Watcher:
         self._pace = Pace(per_s=LOOKS_PER_S, burst=LOOKS_PER_S)
         self._changed: dict[int, None] = {}
         """Nodes that are to be looked at, those that have waited longest first."""
+        self._asked: dict[int, Future[None]] = {}
 
     def start(self) -> None:
         pulse = partial(signs.pulse, "worker", self._stop)
-        for target in (self._keep_up, self._catch_up, pulse):
+        for target in (self._keep_up, self._catch_up, self._keep_leases, pulse):
             threading.Thread(target=target, daemon=True).start()
 
     def stop(self) -> None:
@@ -97,6 +110,24 @@ class Watcher:
                     del self._changed[node_id]
                     hints.observe(node_id)
 
+    def _keep_leases(self) -> None:
+        vigil = leases.Vigil()
+        with ThreadPoolExecutor(MOST_AT_ONCE, "lease") as pool:
+            while not self._stop.wait(LEASES_S):
+                try:
+                    for node_id in leases.neglected(timezone.now()):
+                        self._keep_lease(pool, node_id)
+                    recover(vigil=vigil, clock=leases.clock(), now=timezone.now())
+                except Exception:
+                    log.exception("could not keep the nodes' leases")
+                finally:
+                    close_old_connections()
+
+    def _keep_lease(self, pool: ThreadPoolExecutor, node_id: int) -> None:
+        asked = self._asked.get(node_id)
+        if asked is None or asked.done():
+            self._asked[node_id] = pool.submit(_look, node_id)
+
     def _follow(self, node: Node) -> None:
         """Until the node stops answering; each line is a key of a run that changed, or a sign."""
         claim = Pace(per_s=1, burst=1)
@@ -112,6 +143,15 @@ class Watcher:
             log.info("%s is no longer followed: %s", node.name, error.message)
         finally:
             broker.clear(f"watch:{node.pk}")
+
+
+def _look(node_id: int) -> None:
+    try:
+        observe.observe(node_id=node_id, now=timezone.now())
+    except Exception:
+        log.exception("could not look at node %s", node_id)
+    finally:
+        close_old_connections()
 
 
 _watcher = Watcher()

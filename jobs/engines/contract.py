@@ -26,6 +26,14 @@ def run_key(job_id: int, attempt: int, node_rank: int, nonce: str) -> str:
 
 
 @dataclass(frozen=True)
+class Grant:
+    """The node's lease lasts until its own clock, that of this boot, shows `until` (seconds)."""
+
+    boot_id: str
+    until: float
+
+
+@dataclass(frozen=True)
 class Launch:
     """All a node needs to start one run. `tasks` holds each task's own variables, in rank order."""
 
@@ -47,6 +55,8 @@ class Launch:
     late: bool = False
     """It must not begin any more: a run that an earlier launch has begun goes on, and one that has
     not begun never will."""
+    fence: bool = False
+    """It ends with the node's lease, and begins only while the grant that comes along lasts."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +118,23 @@ class Engine(Protocol):
     and nothing may be concluded.
     """
 
-    def launch(self, launches: Sequence[Launch]) -> list[Launched]:
-        """Start runs, many at once, each at most once for ever."""
+    def launch(self, launches: Sequence[Launch], *, lease: Grant | None = None) -> list[Launched]:
+        """Start runs, many at once, each at most once for ever; prolong the lease by a grant."""
 
     def observe(
-        self, keys: Sequence[str], *, gpus: bool = False, system: bool = False
+        self,
+        keys: Sequence[str],
+        *,
+        gpus: bool = False,
+        system: bool = False,
+        lease: Grant | None = None,
+        fence: Sequence[str] = (),
     ) -> Observation:
-        """Tell of these runs, their checkpoints and, if asked, of the GPUs and the machine."""
+        """Tell of these runs, their checkpoints and, if asked, of the GPUs and the machine.
+
+        Prolongs the lease by a grant. From now on those in `fence` shall end with it, too: that
+        they will is told by `RunObserved.fenced`, now or in a later answer.
+        """
 
     def health(self, asked: HealthAsked) -> HealthSeen:
         """Look for what is sick on the node; takes up to a minute."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from jobs.engines.contract import Launch, Launched, LogRange, Prune, Pruned, Stop
+from jobs.engines.contract import Grant, Launch, Launched, LogRange, Prune, Pruned, Stop
 from jobs.events import Observation
 from jobs.nodes.answers import BadAnswer, decode
 from jobs.nodes.health import HealthAsked, HealthSeen
@@ -46,12 +46,13 @@ class ShepherdEngine:
         """`spool` is where the shepherd keeps its runs: absolute, or `~/…`."""
         self._shepherd = Shepherd(transport, spool)
 
-    def launch(self, launches: Sequence[Launch]) -> list[Launched]:
+    def launch(self, launches: Sequence[Launch], *, lease: Grant | None = None) -> list[Launched]:
         """As in `Engine`. After an error some may run: launch them again, which harms nothing."""
         done: list[Launched] = []
         for batch in _batches(launches):
+            request = {"launches": batch, "lease": _told(lease)}
             try:
-                answer = self._ask(_Launches, "launch", {"launches": batch}, LAUNCH_S)
+                answer = self._ask(_Launches, "launch", request, LAUNCH_S)
             except NodeError as error:
                 if not done:
                     raise
@@ -63,10 +64,19 @@ class ShepherdEngine:
         return done
 
     def observe(
-        self, keys: Sequence[str], *, gpus: bool = False, system: bool = False
+        self,
+        keys: Sequence[str],
+        *,
+        gpus: bool = False,
+        system: bool = False,
+        lease: Grant | None = None,
+        fence: Sequence[str] = (),
     ) -> Observation:
         """As in `Engine`."""
-        request = {"keys": list(keys), "gpus": gpus, "system": system, "checkpoints": True}
+        request = {
+            "keys": list(keys), "gpus": gpus, "system": system, "checkpoints": True,
+            "lease": _told(lease), "fence": list(fence),
+        }  # fmt: skip
         seen = self._ask(Observation, "observe", request, ASK_S)
         if [run.key for run in seen.runs] != list(keys):
             raise CommandFailed("observe: the answer is about other runs than were asked for")
@@ -114,6 +124,10 @@ class ShepherdEngine:
             return decode(kind, answer, verb)
         except BadAnswer as error:
             raise CommandFailed(f"The node's answer makes no sense: {error}") from error
+
+
+def _told(lease: Grant | None) -> dict[str, Any] | None:
+    return None if lease is None else asdict(lease)
 
 
 def _batches(launches: Sequence[Launch]) -> Iterator[list[dict[str, Any]]]:

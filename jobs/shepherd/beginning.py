@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .lease import Term
+
 
 class Beginning:
     """A run that is to begin: what to run, in which environment, and a line back.
@@ -23,6 +25,8 @@ class Beginning:
         self.spec = spec
         self.inherited = inherited
         self.null = null
+        self.term: "Term | None" = None
+        """The lease's, where it is to be fenced; known before it is looked whether it may begin."""
         self._line = -1
         self._index = -1
 

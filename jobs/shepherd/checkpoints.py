@@ -206,7 +206,7 @@ def _closed_at_the_end(
     torn = set(end.get("torn", ()))
     doubts = [[int(moment * 1e9) for moment in pair] for pair in end.get("doubts", ())]
     ended_ns = int(end["ended_at"] * 1e9)
-    if end["cause"] in ("lost", "node_restarted"):
+    if end["cause"] in ("lost", "node_restarted") or "doubts" not in end:
         # Nobody saw who wrote what when it died: the last thing written may be torn.
         newest = max(entry.changed_ns for entry in entries)
         doubts.append([newest - int(FILE_SETTLES_S * 1e9), newest])

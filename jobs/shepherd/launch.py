@@ -1,6 +1,8 @@
 """The verb `launch`: start runs, each at most once for ever.
 
-Input: `launches`, a list of objects with the fields of `jobs.engines.contract.Launch`.
+Input: `launches`, a list of objects with the fields of `jobs.engines.contract.Launch`, and
+`lease`, a grant or none. What is to be fenced begins before the end of this very grant or never:
+who waits for the lease to end does not wait for messages that are still on their way.
 Output: `launched`, in the same order: `key`, `accepted`, `started_at`, `message`, `refused`.
 """
 
@@ -9,9 +11,9 @@ import os
 import select
 import time
 
-from . import keeper, processes, state, tasks
+from . import keeper, lease, processes, state, tasks
 from .beginning import Beginning
-from .spool import BadKey, Run, Spool, write_all
+from .spool import NEVER, BadKey, Run, Spool, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _DEFAULTS: "dict[str, Any]" = {
     "memory_mib": None,
     "log_cap_bytes": 64 * 1024 * 1024,
     "late": False,
+    "fence": False,
 }
 
 
@@ -40,6 +43,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     processes.let_go_of_strangers()
     try:
         spool.prepare()
+        begin_by = lease.Lease(spool).take_in(request.get("lease"))
         presence = spool.announce_launcher()
     except OSError as error:
         return {"launched": [_refused(given, error) for given in request["launches"]]}
@@ -53,7 +57,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     for index, given in enumerate(request["launches"]):
         try:
             run = spool.run(given.get("key"))
-            spec = _claim(run, given, living)
+            spec = _claim(run, given, living, begin_by)
             asked[index] = run
         except (BadKey, OSError, KeyError, ValueError) as error:
             answers.append(_refused(given, error))
@@ -95,11 +99,14 @@ def _refused(given: "dict[str, Any]", error: Exception) -> "dict[str, Any]":
     return {"key": given.get("key"), "accepted": False, "refused": True, "message": words}
 
 
-def _claim(run: Run, given: "dict[str, Any]", living: "Container[str]") -> "dict[str, Any] | None":
+def _claim(
+    run: Run, given: "dict[str, Any]", living: "Container[str]", begin_by: float
+) -> "dict[str, Any] | None":
     """What to run, or None when it was launched before, the directory being the guard, or comes
     too late. `living`: the directories of runs of which processes live."""
     spec = dict(_DEFAULTS)
     spec.update(given)
+    spec["begin_by"] = begin_by
     # Line ends, quotes and the rest stay as they are; text that is no UTF-8 does, too.
     script = spec.pop("script").encode("utf-8", "surrogateescape")
     spec["walltime_s"] = int(spec["walltime_s"])
@@ -114,12 +121,17 @@ def _claim(run: Run, given: "dict[str, Any]", living: "Container[str]") -> "dict
     if late:
         # No other launch finds the directory free, and of one that has made it, no minder may
         # begin any more: whoever takes `begun` first decides.
-        run.take("begun", state.NEVER + "not_begun")
+        run.take("begun", NEVER + "not_begun")
+        return None
+    if spec["fence"] and lease.clock() >= begin_by:
+        run.never("not_begun", lease.TOO_LATE)
         return None
     try:
         _write(run.path("script"), script, 0o700)
+        if spec["fence"]:
+            run.take(lease.WANTED, "1")
     except OSError:
-        run.note("begun", state.NEVER + "launch_failed")
+        run.note("begun", NEVER + "launch_failed")
         raise
     return spec
 

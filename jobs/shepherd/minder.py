@@ -5,25 +5,19 @@ import os
 import select
 import time
 
-from . import guard, output, processes, signals, tasks, watch
+from . import guard, lease, output, processes, signals, tasks, watch
 from .beginning import Beginning
-from .ending import Ending, Limits, demands, record
+from .crew import Crew
+from .ending import UNSEEN_S, Ending, Limits, demands, record
+from .lookout import Lookout
 from .spool import Run
-from .writing import Witness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CHECKPOINT_LOOK_S = 1.0
-SETTLED_AFTER_S = 2.2
 FINISH_PATIENCE_S = 600
 _NEVER = float("inf")
-
-
-def clock() -> float:
-    """Seconds that run on through a suspend."""
-    return time.clock_gettime(processes.BOOTTIME)
 
 
 def _nothing(number: int, frame: object) -> None:
@@ -41,10 +35,13 @@ def mind(beginning: Beginning, keeper: int) -> None:
     signals.handle(signals.SIGCHLD, _nothing)
     signals.handle(signals.SIGUSR1, _nothing)
     adopts = guard.adopt_orphans()
+    # Only now, with the lease's present term in hand: of a later one we shall not hear.
+    if beginning.term is not None and lease.clock() >= beginning.spec["begin_by"]:
+        run.never("not_begun", lease.TOO_LATE)
     if not run.take("begun", run.spool.identity(os.getpid(), keeper)):
         os._exit(0)  # Somebody decided that it shall not begin.
     try:
-        me = Minder(run, beginning.spec, wake, adopts)
+        me = Minder(run, beginning.spec, wake, adopts, keeper)
     except OSError as error:
         run.finish("launch_failed", "cannot write its log: %s" % tasks.why(error))
         os._exit(0)
@@ -64,26 +61,25 @@ def mind(beginning: Beginning, keeper: int) -> None:
 class Minder:
     """One run's tasks and their fate."""
 
-    def __init__(self, run: Run, spec: "dict[str, Any]", wake: int, adopts: bool) -> None:
+    def __init__(
+        self, run: Run, spec: "dict[str, Any]", wake: int, adopts: bool, keeper: int
+    ) -> None:
         self.run = run
         self.spec = spec
         self.wake = wake
         self.adopts = adopts
+        self.keeper = keeper
         self.log = output.Log(run.log, spec["log_cap_bytes"])
         self.copies: "list[output.Copy]" = []
         self.streams: "list[output.Stream]" = []
-        self.groups: "list[int]" = []
-        self.living: "set[int]" = set()
-        self.ended: "list[tuple[int, int]]" = []
+        self.crew = Crew(run, adopts)
         self.ending: "Ending | None" = None
-        self.witness = Witness(None)
         self.notifier = watch.Notifier(run.spool, run.key)
+        self.lookout = Lookout(self.notifier)
+        self.fence = lease.Fence(self._kill_all)
         self.poll = select.poll()
         self.poll.register(wake, select.POLLIN)
         self._is_woken = True
-        self._checkpoints_changed = 0
-        self._settled_at = _NEVER
-        self._look_at_checkpoints = _NEVER
 
     def start(self, beginning: Beginning) -> float:
         """Start every task; when they run. Raises CannotStart."""
@@ -92,8 +88,7 @@ class Minder:
         checkpoints = None
         if spec["checkpoint_dir"]:
             checkpoints = tasks.make_checkpoint_dir(spec["checkpoint_dir"])
-            self.witness = Witness(os.fsdecode(checkpoints))
-            self._look_at_checkpoints = 0.0
+            self.lookout.watch(os.fsdecode(checkpoints))
         environments = tasks.environments(beginning, checkpoints)
         out, err = self._open_streams()
         argv = tasks.command(self.run)
@@ -101,8 +96,7 @@ class Minder:
         try:
             for environment in environments:
                 pid = tasks.start(argv, environment, (beginning.null, out, err), failures)
-                self.groups.append(pid)
-                self.living.add(pid)
+                self.crew.add(pid)
         except OSError as error:
             raise tasks.CannotStart("cannot start a process: %s" % tasks.why(error)) from None
         finally:
@@ -114,11 +108,13 @@ class Minder:
         if problem:
             raise tasks.CannotStart(tasks.cannot_run(argv, int(problem[0])))
         started_at = time.time()
-        self.limits = Limits(spec, clock())
+        self.limits = Limits(spec, lease.clock())
+        if beginning.term is not None:
+            self.fence.put_up(beginning.term)
         facts = {
             "started_at": started_at,
-            "tasks": self.groups,
-            "checkpoint_dir": self.witness.directory,
+            "tasks": self.crew.groups,
+            "checkpoint_dir": self.lookout.witness.directory,
         }
         try:
             self.run.write("started.json", facts)
@@ -126,7 +122,7 @@ class Minder:
             raise tasks.CannotStart(
                 "cannot write into the spool directory: %s" % tasks.why(error)
             ) from None
-        self.notifier.changed(clock())
+        self.notifier.changed(lease.clock())
         return started_at
 
     def _open_streams(self) -> "tuple[int, int]":
@@ -149,40 +145,45 @@ class Minder:
     def watch_over(self) -> None:
         """Until the run is over or what is left of it has to be killed."""
         while True:
-            self.reap()
-            self._hear_stop()
-            now = clock()
+            self._reap()
+            self._heed_fence()
+            self._hear()
+            now = lease.clock()
             self._keep_limits(now)
-            self._look_around(now)
+            self.lookout.look(now)
             if self._is_over(now):
                 return
             self._wait(now)
 
-    def reap(self) -> bool:
-        """Take in the dead; whether any child is left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            self.witness.reaped(pid, status)
-            if pid in self.living:
-                self.living.discard(pid)
-                self.ended.append((pid, status))
-                if status == 0 and self.living:
-                    self.run.note("left.%d" % pid, "0")
+    def _reap(self) -> bool:
+        return self.crew.reap(self.lookout.witness)
 
-    def _first_failed(self) -> "tuple[int, int] | None":
-        return next((one for one in self.ended if one[1] != 0), None)
-
-    def _hear_stop(self) -> None:
+    def _hear(self) -> None:
         if not self._is_woken:
             return
         self._is_woken = False
+        if self.run.link(lease.WANTED) is not None:
+            self._put_up_fence()
         for number, grace_s, why in demands(self.run):
             self._end("stopped", why, number, grace_s)
+
+    def _put_up_fence(self) -> None:
+        """In both guards; the outer one, if it lives, says when that is done."""
+        if not self.fence.is_up:
+            try:
+                self.fence.put_up(lease.Lease(self.run.spool).term())
+            except OSError:
+                return  # It stays unfenced, and nobody is told otherwise.
+        if os.getppid() == self.keeper:
+            processes.send(self.keeper, signals.SIGUSR1)
+        else:
+            self.run.note(lease.UP, "1")
+
+    def _kill_all(self) -> None:
+        if self.adopts:
+            lease.kill_below(set)
+        else:
+            processes.end_marked(self.run.dir, patience_s=_NEVER)
 
     def _keep_limits(self, now: float) -> None:
         if self.limits.warning_is_due(now):
@@ -210,67 +211,50 @@ class Minder:
             left = "; killed after %g s" % grace_s if number != signals.SIGKILL else ""
             self.log.say("%s: sending %s%s" % (message, signals.name_of(number), left))
             self.ending = Ending(cause, message)
-        if self.ending.hears(number, clock() + grace_s) and number != signals.SIGKILL:
+        if self.ending.hears(number, lease.clock() + grace_s) and number != signals.SIGKILL:
             self._signal(number, cause)
 
     def _signal(self, number: int, why: str) -> None:
         """Signal all tasks, in sight of the witness."""
-        if not self.witness.active:
+        if not self.lookout.witness.active:
             self.run.note("closing", why)
-        self.witness.look(processes.descendants(os.getpid()))
-        self.witness.active = True
-        for group in self._present():
+        self.lookout.witness.look(processes.descendants(os.getpid()))
+        self.lookout.witness.active = True
+        for group in self.crew.present():
             if processes.send_group(group, number):
                 processes.send_group(group, signals.SIGCONT)
 
-    def _present(self) -> "set[int]":
-        """The tasks' process groups that hold a process of ours: the number of one that is empty
-        may be another's by now."""
-        if not self.adopts:  # Those whose parent is gone are no longer below us.
-            return {group for group in self.groups if processes.send_group(group, 0)}
-        return processes.groups(processes.descendants(os.getpid())).intersection(self.groups)
-
-    def _look_around(self, now: float) -> None:
-        """Notice new checkpoints; see who closes what he wrote before he dies."""
-        if self.witness.active:
-            self.witness.look(processes.descendants(os.getpid()))
-        if now >= self._look_at_checkpoints and self.witness.directory:
-            self._look_at_checkpoints = now + CHECKPOINT_LOOK_S
-            try:
-                changed = os.stat(self.witness.directory).st_mtime_ns
-            except OSError:
-                changed = 0
-            if changed != self._checkpoints_changed:
-                self._checkpoints_changed = changed
-                self.notifier.changed(now)
-                self._settled_at = now + SETTLED_AFTER_S
-        if now >= self._settled_at:
-            self._settled_at = _NEVER
-            self.notifier.changed(now)
-        self.notifier.tick(now)
+    def _heed_fence(self) -> None:
+        """The lease has ended, and what ran has been killed for it."""
+        if not self.fence.lapsed or self.crew.left_by_itself:
+            return
+        if self.ending is not None:
+            self.ending.kill_at = 0.0
+            return
+        self._end("fenced", lease.WHY, signals.SIGKILL, 0)
+        # Nobody saw who wrote what when it was killed.
+        self.lookout.witness.doubts.append([self.fence.lapsed_at - UNSEEN_S, time.time()])
 
     def _is_over(self, now: float) -> bool:
         if self.ending is not None and now >= self.ending.kill_at:
             return True
-        if self.living:
-            if self.ending is None and self._first_failed() is not None:
+        if self.crew.living:
+            if self.ending is None and self.crew.first_failed is not None:
                 message = "one of its tasks failed"
                 self._end("exited", message, signals.SIGTERM, self.spec["grace_s"])
             return False
         if self.ending is None:
             return True
         # A shell dies of the signal at once; the program it ran may still be saving its work.
-        return not self._present()
+        return not self.crew.present()
 
     def _wait(self, now: float) -> None:
-        moments = [self.limits.next_due(), self._look_at_checkpoints, self._settled_at]
-        if self.notifier.due is not None:
-            moments.append(self.notifier.due)
+        moments = [self.limits.next_due(), self.lookout.due]
         if self.ending is not None:
             moments.append(self.ending.kill_at)
-        if self.ending is not None or self.witness.active:
+        if self.ending is not None or self.lookout.witness.active:
             moments.append(now + 0.1)
-        left = min(moments) - clock()
+        left = min(moments) - lease.clock()
         wait = None if left == _NEVER else max(0.0, min(left, 86400.0)) * 1000 + 1
         ready = {fd for fd, _ in self.poll.poll(wait)}
         if self.wake in ready:
@@ -279,12 +263,12 @@ class Minder:
         for stream in self.streams:
             if stream.fd in ready:
                 if stream.drain():
-                    self.notifier.changed(clock())
+                    self.notifier.changed(lease.clock())
                 if not stream.is_open:
                     self.poll.unregister(stream.fd)
 
     def _end_all(self) -> None:
-        processes.end_descendants(self.reap, self.witness.look)
+        processes.end_descendants(self._reap, self.lookout.witness.look)
         if not self.adopts:
             processes.end_marked(self.run.dir)
 
@@ -294,13 +278,13 @@ class Minder:
         self.log.say(message)
         self.log.finish()
         self.run.finish("launch_failed", message)
-        self.notifier.changed(clock())
+        self.notifier.changed(lease.clock())
 
     def finish(self) -> None:
         """End what is left, write the last output, then how it ended."""
         if self.ending is not None:
             self.run.note("closing", self.ending.cause)
-            self.witness.active = True
+            self.lookout.witness.active = True
         self._end_all()
         for stream in self.streams:
             while stream.is_open and stream.drain():
@@ -308,12 +292,12 @@ class Minder:
         self.log.finish()
         cause = self.ending.cause if self.ending is not None else "exited"
         message = self.ending.message if self.ending is not None else ""
-        pid, status = self._first_failed() or (0, 0)
-        if cause == "exited" and pid and len(self.groups) > 1:
-            rank = self.groups.index(pid)
-            message = "task %d of %d was the first to fail" % (rank, len(self.groups))
+        pid, status = self.crew.first_failed or (0, 0)
+        if cause == "exited" and pid and len(self.crew.groups) > 1:
+            rank = self.crew.groups.index(pid)
+            message = "task %d of %d was the first to fail" % (rank, len(self.crew.groups))
         problems = {sink.problem for sink in [self.log] + self.copies if sink.problem}
         words = "; ".join([message] * bool(message) + sorted(problems))
-        facts = record(status, self.witness)
+        facts = record(status, self.lookout.witness)
         self.run.finish(cause, words, patience_s=FINISH_PATIENCE_S, **facts)
         watch.notify(self.run.spool, self.run.key)

@@ -1,6 +1,7 @@
 """The verb `observe`: one look at the runs, their checkpoints, the GPUs and the machine.
 
-Input: `keys`, and what else is wanted: `gpus`, `system`, `checkpoints` (true or false).
+Input: `keys`, and what else is wanted: `gpus`, `system`, `checkpoints` (true or false); `lease`,
+a grant or none; `fence`, the keys of those that are to end with the lease from now on.
 Output: the fields of `jobs.events.Observation`; a log's tail is base64.
 """
 
@@ -8,7 +9,7 @@ import binascii
 import os
 import time
 
-from . import checkpoints, gpus, processes, state
+from . import checkpoints, gpus, lease, processes, signals, state
 from .spool import Run, Spool, read_file
 
 TYPE_CHECKING = False
@@ -23,6 +24,12 @@ _MPS = "/tmp/nvidia-mps/control"  # nosec B108: only looked at
 def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     """Look at everything that is asked for."""
     problems: "list[str]" = []
+    clock = lease.clock()
+    try:
+        lease.Lease(spool).take_in(request.get("lease"))
+    except OSError as error:
+        problems.append("the lease cannot be prolonged: %s" % error)
+    wanted = request.get("fence") or ()
     cards = gpus.Question() if request.get("gpus") else None
     runs = []
     found: "list[dict[str, Any]]" = []
@@ -30,6 +37,8 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     for key in request["keys"]:
         run = spool.run(key)
         seen = _look(run)
+        if key in wanted:
+            _want_fence(run, seen)
         runs.append(_run(run, seen))
         if seen.minder is not None:
             minders[seen.minder] = key
@@ -41,6 +50,7 @@ def verb(spool: Spool, request: "dict[str, Any]") -> "dict[str, Any]":
     answer = {
         "boot_id": spool.boot_id,
         "at": time.time(),
+        "clock": clock,
         "runs": runs,
         "checkpoints": found,
         "gpus": None,
@@ -66,6 +76,13 @@ def _look(run: Run) -> state.Look:
     return seen
 
 
+def _want_fence(run: Run, seen: state.Look) -> None:
+    """Its guards put it up, and say so by another link."""
+    if seen.minder is not None and not lease.is_up(run):
+        run.note(lease.WANTED, "1")
+        processes.send(seen.minder, signals.SIGUSR1)
+
+
 def _run(run: Run, seen: state.Look) -> "dict[str, Any]":
     end = seen.end or {}
     log_bytes = run.log_bytes()
@@ -80,6 +97,7 @@ def _run(run: Run, seen: state.Look) -> "dict[str, Any]":
         "message": seen.message,
         "log_bytes": log_bytes,
         "log_tail": None,
+        "fenced": lease.is_up(run),
     }
     if seen.end is not None and log_bytes <= WHOLE_LOG_BYTES:
         try:

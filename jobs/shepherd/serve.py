@@ -15,7 +15,18 @@ import time
 
 # Loaded here, once, for the processes that will answer.
 from . import (
-    collect, health, launch, main, observe, probe, processes, prune, read, signals, stop, wire,
+    collect,
+    health,
+    launch,
+    main,
+    observe,
+    probe,
+    processes,
+    prune,
+    read,
+    signals,
+    stop,
+    wire,
 )  # fmt: skip
 from .spool import Spool, write_all
 from .watch import Pipe, notify

@@ -9,6 +9,7 @@
 - `started.json`, `log`, `seen.json` (what was found out about checkpoints);
 - `left.PID` (symbolic links): tasks that ended well; `stop.json`: the last demand to stop;
 - `closing` (a symbolic link): its tasks have been sent a signal;
+- `fence`, `fenced` (symbolic links): it shall end with the node's lease, and will (see `lease.py`);
 - `exit.json`: the end; everything else is complete before it appears.
 
 While a `launch` is under way its identity is in `SPOOL/launchers/`; without one there, a run
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+NEVER = "never."
 LONGEST_MESSAGE = 4000
 """Characters about how a run ended; the job may have written more over it."""
 
@@ -73,6 +75,7 @@ class Spool:
         self.runs = os.path.join(self.path, "runs")
         self.watchers = os.path.join(self.path, "watch")
         self.launchers = os.path.join(self.path, "launchers")
+        self.leases = os.path.join(self.path, "leases")
         self.boot_id = self._boot_id()
 
     def _boot_id(self) -> str:
@@ -94,7 +97,7 @@ class Spool:
 
     def prepare(self) -> None:
         """Make the directories, for this account alone."""
-        for path in (self.runs, self.watchers, self.launchers):
+        for path in (self.runs, self.watchers, self.launchers, self.leases):
             if not os.path.isdir(path):
                 os.makedirs(path, 0o700, exist_ok=True)
 
@@ -191,6 +194,13 @@ class Run:
             os.symlink(text, self.path(name))
         except FileExistsError:
             return False
+        return True
+
+    def never(self, cause: str, message: str) -> bool:
+        """It shall not begin; False when it has, or somebody decided so before. Raises OSError."""
+        if not self.take("begun", NEVER + cause):
+            return False
+        self.finish(cause, message)
         return True
 
     def note(self, name: str, text: str) -> None:

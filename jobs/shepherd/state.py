@@ -8,16 +8,15 @@ import os
 import time
 
 from . import processes, signals
-from .spool import LONGEST_MESSAGE, Run
+from .spool import LONGEST_MESSAGE, NEVER, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NEVER = "never."
 CAUSES = (
     "exited", "stopped", "walltime", "memory", "launch_failed", "not_begun", "node_restarted",
-    "lost",
+    "lost", "fenced",
 )  # fmt: skip
 _LATEST = 1e11
 _WHY_NEVER = {

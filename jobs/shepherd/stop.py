@@ -7,7 +7,7 @@ the `phase` it was found in. A repeat of the same stop changes nothing.
 import os
 
 from . import processes, signals, state
-from .spool import Run, Spool
+from .spool import NEVER, Run, Spool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _stop(run: Run, number: int, grace_s: float, why: str) -> str:
         # Unless its directory was removed while it ran: then nothing else tells of it.
         if processes.end_marked(run.dir):
             return "unknown"
-        run.take("begun", state.NEVER + "stopped")
+        run.take("begun", NEVER + "stopped")
     seen = state.look(run)
     if seen.phase == "running":
         # Written before we look for the minder again: it reads this when it has begun.

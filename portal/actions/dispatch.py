@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import F, Q
 
-from jobs.engines.contract import Stop
+from jobs.engines.contract import Grant, Stop
 from jobs.events import Cause
 from jobs.nodes.transport import (
     HostKeyChanged,
@@ -19,7 +19,7 @@ from jobs.nodes.transport import (
     Refused,
 )
 from portal import reach
-from portal.actions import nodes, occupied
+from portal.actions import contact, leases, nodes, occupied
 from portal.actions.cases import lock
 from portal.actions.clock import Clock
 from portal.actions.launches import READ, launches_of
@@ -27,7 +27,7 @@ from portal.actions.settle import settle, settle_locked
 from portal.models import Allocation, Attempt, Node, update_each
 from portal.queries.sendings import ALLOWED, too_late
 
-Phase = Allocation.Phase
+Phase, Fence = Allocation.Phase, Allocation.Fence
 RESEND_AFTER = timedelta(seconds=10)
 """A launch or a stop that brought no answer is sent again; both may be repeated."""
 MAX_BATCH = 100
@@ -64,18 +64,20 @@ def _send_launches(node: Node, clock: Clock) -> None:
     if not claimed:
         return
     now = clock.now
-    launches = launches_of(claimed, node, now=now, late=_late(claimed, now))
     try:
-        answers = reach.engine(node).launch(launches)
+        lease = _lease(node, claimed)
+        now = clock.now
+        launches = launches_of(claimed, node, now=now, late=_late(claimed, now))
+        answers = reach.engine(node).launch(launches, lease=lease)
     except NEVER_REACHED as error:
         # Out of reach at once, or the next pass would choose it again, and again.
-        nodes.missed(node=node, error=error, now=now, at_once=True)
+        contact.missed(node=node, error=error, now=now, at_once=True)
         why = f"{node.name} could not be reached: {error.message}"
         _withdraw(dict.fromkeys(claimed, why), SENT_ONCE, now)
         return
     except NodeError as error:
         # It may have started all the same: it stays LAUNCHING and is sent again.
-        nodes.missed(node=node, error=error, now=now)
+        contact.missed(node=node, error=error, now=now)
         return
     told = {answer.key: answer for answer in answers}
     _apply([part for part in claimed if told[part.key].accepted], clock.now)
@@ -89,6 +91,23 @@ def _send_launches(node: Node, clock: Clock) -> None:
         why = f"launches fail here: {told[next(iter(refused)).key].message}"
         nodes.drain(node=node, reason=why[:200], actor=None, now=now)
         _withdraw(refused, SENT_ONCE, clock.now)
+
+
+def _lease(node: Node, claimed: list[Allocation]) -> Grant | None:
+    """What the launches come with. A node that does not tell its clock can fence nothing in.
+
+    Raises `NodeError`, before anything was sent.
+    """
+    found = leases.grant(node)
+    if found is None and any(part.fence == Fence.UP for part in claimed):
+        found = leases.first(node)
+    if found is None:
+        for part in claimed:
+            if part.fence == Fence.UP:
+                part.fence = Fence.LATER
+        unfenced = Allocation.objects.filter(pk__in=[part.pk for part in claimed])
+        unfenced.filter(fence=Fence.UP).update(fence=Fence.LATER)
+    return found
 
 
 def _take_back(node: Node, now: datetime) -> None:
@@ -162,7 +181,7 @@ def _send_stops(node: Node, now: datetime) -> None:
     unsent = Q(stop_sent_at=None) | Q(stop_sent_at__lt=now - RESEND_AFTER)
     running = Q(phase__in=(Phase.LAUNCHING, Phase.RUNNING))
     # Given up as lost; should its node come back after all, it must not run on there.
-    lost = Q(phase=Phase.ENDED, cause=Cause.LOST, stop_sent_at=None)
+    lost = Q(phase=Phase.ENDED, cause__in=(Cause.LOST, Cause.FENCED), stop_sent_at=None)
     wanted = node.allocations.filter(unsent, running | lost, stop_wanted_at__isnull=False)
     rows = wanted.order_by("pk").select_related("attempt__job__cancelled_by")
     parts = list(rows.only(*STOPS)[:MAX_BATCH])
@@ -171,7 +190,7 @@ def _send_stops(node: Node, now: datetime) -> None:
     try:
         reach.engine(node).stop([_stop(part) for part in parts])
     except NodeError as error:
-        nodes.missed(node=node, error=error, now=now)
+        contact.missed(node=node, error=error, now=now)
         return
     Allocation.objects.filter(pk__in=[part.pk for part in parts]).update(stop_sent_at=now)
 

@@ -19,7 +19,7 @@ from portal.queries import checkpoints
 from portal.queries.sendings import sent
 
 READ = (
-    "node", "rank", "key", "cpus", "attempt__number", "attempt__master_port",
+    "node", "rank", "key", "cpus", "fence", "attempt__number", "attempt__master_port",
     "attempt__job__spec", "attempt__job__script", "attempt__job__walltime_s",
     "attempt__job__submitted_at", "attempt__job__resume_from", "attempt__job__node_count",
     "attempt__job__array_id", "attempt__job__array_index", "attempt__job__owner__username",
@@ -205,6 +205,7 @@ def _launch(
         warning_before_s=warning.before_s if warning else 0,
         memory_mib=spec.resources.memory_mib,
         late=late,
+        fence=part.fence == Allocation.Fence.UP,
     )
 
 

@@ -11,7 +11,7 @@ from jobs.engines.contract import Launch
 from jobs.events import Cause
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, live, reach
-from portal.actions import nodes
+from portal.actions import contact
 from portal.actions.observe import NO_DIRECTORY
 from portal.models import Allocation, Node
 from portal.queries.logs import MAX_RANGE
@@ -53,7 +53,7 @@ def keep(*, node_id: int, now: datetime) -> None:
             # Of this log alone: the node answered, and so will the next log.
             warn("the log of %s could not be kept: %s", part.key, error)
         except NodeError as error:
-            nodes.missed(node=part.node, error=error, now=now)
+            contact.missed(node=part.node, error=error, now=now)
             return
         else:
             Allocation.objects.filter(pk=part.pk).update(log_kept=True, log_bytes=size)
@@ -91,6 +91,6 @@ def tidy(*, node_id: int, now: datetime) -> int:
     try:
         reach.engine(node).collect(list(keys))
     except NodeError as error:
-        nodes.missed(node=node, error=error, now=now)
+        contact.missed(node=node, error=error, now=now)
         return 0
     return Allocation.objects.filter(pk__in=keys.values()).update(tidied=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import DataError, transaction
-from django.db.models import F, Q
 
 from jobs.nodes.probe import GpuFacts, NodeFacts
 from jobs.nodes.probe import probe as ask
@@ -17,13 +16,9 @@ from jobs.nodes.ssh import HostKey, generate_key, load_key, public_key_line, sca
 from jobs.nodes.transport import CommandFailed, NodeError
 from jobs.scheduler.words import jobs_named
 from portal import hints, live, reach
-from portal.actions import partitions, passes
+from portal.actions import contact, partitions, passes
 from portal.models import Event, Finding, Gpu, Node, Partition, User
 from portal.queries.partitions import PRACTICE
-
-MISSES = 3
-"""Times in a row without an answer before a node counts as unreachable."""
-MISSES_APART = timedelta(seconds=1)
 
 
 class NodeBusy(Exception):
@@ -112,7 +107,7 @@ def probe(*, node: Node, actor: User | None, now: datetime) -> Node:
     except (NodeError, DataError, OverflowError) as problem:
         error = _as_node_error(problem)
         known = node.health == Node.Health.UNREACHABLE and actor is None
-        _unreachable(node, error, now)
+        contact.unreachable(node=node, error=error, now=now)
         if not known:
             Event.objects.create(
                 at=now, node=node, kind="probe failed", actor=actor, detail=error.message
@@ -200,59 +195,6 @@ def _keep(node: Node, gpu: GpuFacts) -> None:
         "domain": gpu.domain,
     }
     Gpu.objects.update_or_create(uuid=gpu.uuid, defaults=facts)
-
-
-def answered(*, node: Node, boot_id: str, problems: tuple[str, ...] | None, now: datetime) -> None:
-    """A look at the node brought an answer; `problems` is None when it was no full look."""
-    changes: dict[str, Any] = {"seen_at": now, "missed": 0}
-    if problems is not None:
-        changes |= {"tried_at": now, "notes": list(problems)}
-    # A node that cannot be probed may answer looks, and is of no use all the same.
-    back = node.health != Node.Health.UP and node.probed_at is not None
-    if back:
-        changes |= {"health": Node.Health.UP, "health_since": now, "problem": ""}
-    Node.objects.filter(pk=node.pk).update(**changes)
-    if boot_id != node.boot_id:
-        _restarted(node, boot_id, now)
-    if back:
-        Event.objects.create(at=now, node=node, kind="answers again")
-        live.changed("nodes", f"node-{node.pk}")
-        hints.dispatch(node.pk)
-        hints.schedule()
-
-
-def _restarted(node: Node, boot_id: str, now: datetime) -> None:
-    """Who opened the machine may have changed what is in it."""
-    known = Node.objects.filter(pk=node.pk, boot_id=node.boot_id)
-    if not node.boot_id:
-        known.update(boot_id=boot_id)
-    elif known.update(boot_id=boot_id, probed_at=None):
-        Event.objects.create(at=now, node=node, kind="restarted", detail="It has a new boot id.")
-        hints.look(node.pk)
-
-
-def missed(*, node: Node, error: NodeError, now: datetime, at_once: bool = False) -> None:
-    """A node did not answer. Its jobs are left alone: nothing is known of them.
-
-    It counts as out of reach after `MISSES` in a row, or `at_once`.
-    """
-    # Whatever was under way when a connection broke is one miss, not many.
-    apart = Q(missed=0) | Q(tried_at=None) | Q(tried_at__lt=now - MISSES_APART)
-    Node.objects.filter(apart, pk=node.pk).update(missed=F("missed") + 1, tried_at=now)
-    node.refresh_from_db(fields=["missed", "health"])
-    gone = at_once or node.missed >= MISSES
-    if gone and node.health != Node.Health.UNREACHABLE:
-        _unreachable(node, error, now)
-        Event.objects.create(at=now, node=node, kind="does not answer", detail=error.message)
-        hints.schedule()
-
-
-def _unreachable(node: Node, error: NodeError, now: datetime) -> None:
-    changes = {"health": Node.Health.UNREACHABLE, "problem": f"{error.message} {error.advice}"}
-    if node.health != Node.Health.UNREACHABLE:
-        changes["health_since"] = now  # type: ignore[assignment]
-    Node.objects.filter(pk=node.pk).update(tried_at=now, **changes)
-    live.changed("nodes", f"node-{node.pk}")
 
 
 def drain(*, node: Node, reason: str, actor: User | None, now: datetime) -> bool:

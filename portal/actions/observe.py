@@ -11,14 +11,14 @@ from django.db import DataError, transaction
 from jobs.events import Cause, GpuSample, Observation, Phase, RunObserved, SystemSample
 from jobs.nodes.transport import CommandFailed, NodeError
 from portal import archive, hints, live, reach
-from portal.actions import checkpoints, nodes
+from portal.actions import checkpoints, contact, leases
 from portal.actions.cases import lock
 from portal.actions.clock import Clock, Times
 from portal.actions.settle import settle_locked
 from portal.models import Allocation, Gpu, Node, update_each
 
-Open = Allocation.Phase
-READ = ("key", "node", "phase", "started_at", "log_bytes", "attempt__job")
+Open, Fence = Allocation.Phase, Allocation.Fence
+READ = ("key", "node", "phase", "started_at", "log_bytes", "fence", "attempt__job")
 """Of the allocations that are asked about."""
 NO_DIRECTORY = "Its directory on the node is gone, so nobody saw how it ended."
 
@@ -37,10 +37,13 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
         .order_by("pk").select_related("attempt").only(*READ)
     }  # fmt: skip
     clock = Clock(now)
+    lease, fence = leases.grant(node), leases.to_fence(parts.values())
     try:
-        seen = reach.engine(node).observe(list(parts), gpus=gpus, system=system)
+        seen = reach.engine(node).observe(
+            list(parts), gpus=gpus, system=system, lease=lease, fence=fence
+        )
     except NodeError as error:
-        nodes.missed(node=node, error=error, now=now)
+        contact.missed(node=node, error=error, now=now)
         return
     # The node looked just before its answer came, however long we had to wait for it.
     now = clock.now
@@ -50,7 +53,7 @@ def observe(*, node_id: int, now: datetime, gpus: bool = False, system: bool = F
     except (DataError, OverflowError) as error:
         # Numbers and words that no column takes: whatever runs there is at odds with us.
         nonsense = CommandFailed(f"What the node tells cannot be written down: {error}")
-        nodes.missed(node=node, error=nonsense, now=now)
+        contact.missed(node=node, error=nonsense, now=now)
 
 
 def _keep_log(run: RunObserved) -> bool:
@@ -79,7 +82,7 @@ def _apply(
         _write(parts, touched, kept, times)
         settle_locked(jobs=jobs, now=now)
     problems = (*seen.problems, *_sharing(node, seen.system)) if seen.system else None
-    nodes.answered(node=node, boot_id=seen.boot_id, problems=problems, now=now)
+    contact.answered(node=node, boot_id=seen.boot_id, clock=seen.clock, problems=problems, now=now)
     if seen.gpus is not None:
         _gpus(node, seen.gpus, now)
     if seen.system:
@@ -99,7 +102,7 @@ def _sharing(node: Node, system: SystemSample) -> tuple[str, ...]:
 def _differs(part: Allocation, run: RunObserved) -> bool:
     if run.phase is Phase.RUNNING:
         new = part.phase == Open.LAUNCHING or part.started_at is None
-        return new or run.log_bytes != part.log_bytes
+        return new or run.log_bytes != part.log_bytes or (run.fenced and part.fence != Fence.UP)
     # ABSENT means something only of a run that was known to run before this look began: a
     # launch may be on its way.
     return run.phase is Phase.EXITED or (run.phase is Phase.ABSENT and part.phase == Open.RUNNING)
@@ -132,7 +135,8 @@ def _columns(part: Allocation, run: RunObserved, log_kept: bool, times: Times) -
     started = part.started_at or times.ours(run.started_at)
     if run.phase is Phase.RUNNING:
         return {
-            "phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes, "message": ""
+            "phase": Open.RUNNING, "started_at": started, "log_bytes": run.log_bytes, "message": "",
+            "fence": Fence.UP if run.fenced else part.fence,
         }  # fmt: skip
     absent = run.phase is Phase.ABSENT
     ended_at = times.ours(run.ended_at) or times.now

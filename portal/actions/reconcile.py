@@ -34,10 +34,10 @@ def reconcile(*, now: datetime) -> None:
         phase__in=(Phase.LAUNCHING, Phase.RUNNING),
         node__health=Node.Health.UP,
     )
-    # Given up as lost when its node was declared off, which answers all the same.
+    # Given up as lost when its node was out of reach or declared off, which answers all the same.
     returned = Q(
-        phase=Phase.ENDED, stop_wanted_at__isnull=False, stop_sent_at=None, cause=Cause.LOST,
-        node__health=Node.Health.UP, node__removed_at=None,
+        phase=Phase.ENDED, stop_wanted_at__isnull=False, stop_sent_at=None,
+        cause__in=(Cause.LOST, Cause.FENCED), node__health=Node.Health.UP, node__removed_at=None,
     )  # fmt: skip
     unsent = Allocation.objects.filter(behind & Q(attempt__ended_at=None) | returned)
     for node_id in unsent.values_list("node_id", flat=True).distinct():

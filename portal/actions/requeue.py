@@ -1,16 +1,18 @@
-"""Bring preempted jobs back to the queue, to go on from what they saved."""
+"""Bring jobs back to the queue that made room or lost a node, to go on from what they saved."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from jobs.lifecycle import State
+from jobs.lifecycle import Reason, State
 from jobs.scheduler.preempt import in_a_row
 from portal.models import Checkpoint, Job, Move
 from portal.queries import preemption
+
+MAX_NODE_LOSSES = 8
+"""In a row, before a job is held for somebody to look: it may be what brings the nodes down."""
 
 
 class End(NamedTuple):
@@ -21,20 +23,21 @@ class End(NamedTuple):
 
 
 def requeued(ends: Mapping[int, End]) -> dict[int, End]:
-    """Those of them, by attempt, in which a job was preempted, with what becomes of it instead.
+    """Those of them, by attempt, in which a job was pushed aside, with what becomes of it instead.
 
     It waits again, unless it asked not to be started twice; then that is its end.
     """
-    preempted = {pk: end for pk, end in ends.items() if end.move.to is State.PREEMPTED}
-    if not preempted:
+    pushed = (State.PREEMPTED, State.NODE_FAIL)
+    found = {pk: end for pk, end in ends.items() if end.move.to in pushed}
+    if not found:
         return {}
-    ids = [end.move.job.pk for end in preempted.values()]
-    rows = Job.objects.only("spec", "preemptions", "resume_from").in_bulk(ids)
+    ids = [end.move.job.pk for end in found.values()]
+    rows = Job.objects.only("spec", "preemptions", "node_losses", "resume_from").in_bulk(ids)
     saved = preemption.newest_checkpoints(ids)
     flawed = preemption.newest_flawed(ids)
     return {
         pk: _end(end, rows[end.move.job.pk], saved.get(job_id), flawed.get(job_id))
-        for pk, end in preempted.items()
+        for pk, end in found.items()
         for job_id in [end.move.job.pk]
     }
 
@@ -45,15 +48,31 @@ def _end(end: End, row: Job, saved: Checkpoint | None, flawed: Checkpoint | None
     if row.spec.get("requeue") is False:
         detail = f"{move.detail} It had asked not to be started again."
         return End(attempt | {"detail": detail}, replace(move, detail=detail))
+    began = move.changes["started_at"]
+    ran_s = (move.changes["ended_at"] - began).total_seconds() if began else 0.0
     detail = f"{move.detail} {_resumes(row, saved)}{_passed_over(saved, flawed)}."
-    ran: timedelta = move.changes["ended_at"] - move.changes["started_at"]
-    changes = {
+    changes: dict[str, Any] = {
         "started_at": None,
-        "preemptions": in_a_row(row.preemptions, ran.total_seconds()) + 1,
         "resume_from": saved.path if saved else row.resume_from,
     }
-    back = Move(move.job, State.PENDING, move.reason, detail, changes=changes)
+    if move.to is State.PREEMPTED:
+        changes["preemptions"] = in_a_row(row.preemptions, ran_s) + 1
+        back = Move(move.job, State.PENDING, move.reason, detail, changes=changes)
+    else:
+        back = _after_loss(move, detail, in_a_row(row.node_losses, ran_s) + 1, changes)
     return End(attempt | {"detail": detail}, back)
+
+
+def _after_loss(move: Move, detail: str, losses: int, changes: dict[str, Any]) -> Move:
+    """`losses`: how often in a row it has lost a node by now."""
+    changes["node_losses"] = losses
+    if losses < MAX_NODE_LOSSES:
+        return Move(move.job, State.PENDING, move.reason, detail, changes=changes)
+    detail = f"It lost its node {losses} times in a row; the last: {detail} Release it once the "
+    detail += "reason is known."
+    # Whoever releases it wants it tried as often again.
+    changes |= {"node_losses": 0, "held": True}
+    return Move(move.job, State.PENDING, Reason.HELD_REQUEUE, detail, changes=changes)
 
 
 def _resumes(row: Job, saved: Checkpoint | None) -> str:

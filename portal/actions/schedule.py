@@ -160,4 +160,13 @@ def _allocation(attempt: Attempt, rank: int, place: Placement) -> Allocation:
         memory_mib=place.memory_mib,
         exclusive=bool(job.spec.get("resources", {}).get("exclusive")),
         charged_until=attempt.started_at,
+        fence=_fence(job),
     )
+
+
+def _fence(job: Job) -> str:
+    """Who asked for it by name goes on elsewhere at once; else who has something to go on from."""
+    requeue = job.spec.get("requeue")
+    if requeue is False:
+        return Allocation.Fence.NEVER
+    return Allocation.Fence.UP if requeue or job.resume_from else Allocation.Fence.LATER

@@ -54,6 +54,11 @@ class Allocation(models.Model):
         ENDED = "ended", "ended"
         VOID = "void", "never started"
 
+    class Fence(models.TextChoices):
+        NEVER = "never", "it waits for its node"
+        LATER = "later", "it waits for its node until it has a complete checkpoint"
+        UP = "up", "it ends with its node's lease, and goes on elsewhere"
+
     OPEN = (Phase.PLANNED, Phase.LAUNCHING, Phase.RUNNING)
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="allocations")
@@ -73,6 +78,9 @@ class Allocation(models.Model):
     """All that it ever held is in the ledger."""
 
     phase = models.CharField(max_length=16, choices=Phase, default=Phase.PLANNED)
+    fence = models.CharField(max_length=8, choices=Fence, default=Fence.NEVER)
+    """What becomes of it when its node is out of reach. UP is written down before its launch is
+    sent, or after its guards have said so."""
     sent_at = models.DateTimeField(null=True)
     """When its launch was last sent; the answer may have been lost."""
     tries = models.PositiveIntegerField(default=0)

@@ -83,6 +83,8 @@ class Job(models.Model):
     """What it waited so before; with the time since `eligible_at` that is its age."""
     preemptions = models.PositiveSmallIntegerField(default=0)
     """How often in a row it had to make room for others; a long run ends the row."""
+    node_losses = models.PositiveSmallIntegerField(default=0)
+    """How often in a row it lost a node; a long run ends the row."""
     claimed_at = models.DateTimeField(null=True)
     """When others were first told to make room for it: until it starts it goes before all. Any move
     ends the claim, and so does a hold."""

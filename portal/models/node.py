@@ -201,6 +201,12 @@ class Node(models.Model):
     """What the last probe or look could not read, in plain words."""
     boot_id = models.CharField(max_length=64, blank=True)
     probed_at = models.DateTimeField(null=True)
+    clock = models.FloatField(null=True)
+    clock_boot_id = models.CharField(max_length=64, blank=True)
+    """What its own clock showed in a late answer: seconds since that boot, suspends included."""
+    lease_until = models.FloatField(default=0)
+    lease_boot_id = models.CharField(max_length=64, blank=True)
+    """Until when, by that clock, it was ever granted a lease."""
 
     seen_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)

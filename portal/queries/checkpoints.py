@@ -18,7 +18,7 @@ from portal.models import Allocation, Checkpoint, Job
 
 SEEN_FOR = timedelta(days=365)
 """Older failures say little of the machines of today."""
-LOST = (Cause.LOST, Cause.NODE_RESTARTED)
+LOST = (Cause.LOST, Cause.NODE_RESTARTED, Cause.FENCED)
 
 
 @dataclass(frozen=True)

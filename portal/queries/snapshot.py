@@ -290,9 +290,9 @@ def expecting(job: Pending, prediction: Prediction | None) -> Pending:
 
 
 def _hold_reason(row: Row) -> Reason:
-    if row.held_by_admin:
-        return Reason.HELD_ADMIN
-    return Reason.HELD_LAUNCH if row.reason == Reason.HELD_LAUNCH else Reason.HELD_USER
+    if row.held_by_admin or row.reason not in (Reason.HELD_LAUNCH, Reason.HELD_REQUEUE):
+        return Reason.HELD_ADMIN if row.held_by_admin else Reason.HELD_USER
+    return Reason(row.reason)
 
 
 def usable(

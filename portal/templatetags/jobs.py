@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from django import forms, template
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -16,6 +17,7 @@ from django.utils.safestring import SafeString
 
 from jobs.lifecycle import Reason
 from jobs.scheduler.words import capital, count, listed, span
+from portal.actions import leases
 from portal.forms import spec_text
 from portal.models import Allocation, Checkpoint, Event, Job
 from portal.queries.queue import Filter
@@ -41,6 +43,7 @@ _WAITING = {
     Reason.HELD_USER: "Held; it will not start until released.",
     Reason.HELD_ADMIN: "Held by an administrator; it will not start until one releases it.",
     Reason.HELD_LAUNCH: "Held, since it could not be started.",
+    Reason.HELD_REQUEUE: "Held, since it lost its node again and again.",
     Reason.NODE_DOWN: "The nodes it could use are down or drained.",
     Reason.PARTITION_DOWN: "No node of its partition takes jobs.",
     Reason.BAD_CONSTRAINTS: "No node can hold it any more.",
@@ -54,11 +57,13 @@ _ADVICE = {
     Reason.OUT_OF_MEMORY: "Relaunch it with more memory, or let it need less.",
     Reason.NODE_RESTARTED: "Relaunch it.",
     Reason.RUN_LOST: "Relaunch it.",
+    Reason.NODE_LOST: "Relaunch it; without --no-requeue it comes back by itself.",
     Reason.LAUNCH_FAILURE: "Correct what it names, then relaunch the job.",
     Reason.DEADLINE: "Relaunch it with a later deadline or a shorter walltime.",
     Reason.PREEMPTED: "Relaunch it; without --no-requeue it comes back by itself.",
     Reason.DEPENDENCY_NEVER: "Cancel it, or relaunch it without the dependency.",
     Reason.HELD_LAUNCH: "Look at the node and the working directory, then release it.",
+    Reason.HELD_REQUEUE: "Look at what its attempts say of the nodes, then release it.",
     Reason.BAD_CONSTRAINTS: "Cancel it and ask for less, or have a node added.",
 }
 _CUT_SHORT = (
@@ -66,6 +71,7 @@ _CUT_SHORT = (
     Reason.OUT_OF_MEMORY,
     Reason.NODE_RESTARTED,
     Reason.RUN_LOST,
+    Reason.NODE_LOST,
     Reason.PREEMPTED,
 )
 """Of these, a relaunch can go on where the job was."""
@@ -87,6 +93,21 @@ _EVENTS = {
 def why_waiting(job: Job) -> str:
     """The reason as a sentence, the scheduler's own if it gave one."""
     return job.detail or _WAITING.get(_reason(job), job.reason)
+
+
+@register.filter
+def on_node_loss(parts: Iterable[Allocation]) -> str:
+    """What becomes of a running job that loses a node. A gang goes on elsewhere as a whole."""
+    fences = {part.fence for part in parts}
+    if Allocation.Fence.NEVER in fences:
+        return "Should its node be out of reach, it waits for it: it asked not to be started twice."
+    if Allocation.Fence.LATER in fences:
+        return (
+            "Should its node be out of reach, it waits for it until it has a complete checkpoint "
+            "to go on from elsewhere."
+        )
+    after_s = settings.LEASE_S + leases.MARGIN_S
+    return f"Should its node be lost, it goes on elsewhere after about {span(after_s)}."
 
 
 @register.filter

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from portal.models import Node
+from portal.queries import outage
 
 _ROOMS = {
     "job": "queue",
@@ -25,7 +26,11 @@ _ROOMS = {
 
 def everywhere(request: HttpRequest) -> dict[str, Any]:
     """Context for all templates; what costs a query is asked only where it is shown."""
-    return {"room": _room(request), "practice_lab": cache(_practice_lab)}
+    return {
+        "room": _room(request),
+        "practice_lab": cache(_practice_lab),
+        "outage": cache(outage.present),
+    }
 
 
 def _room(request: HttpRequest) -> str:

@@ -69,7 +69,7 @@ def test_a_damaged_compiled_form_is_made_anew(node: Node) -> None:
 def test_an_observed_node_gives_all_fields(node: Node) -> None:
     answer = node.call("observe", keys=["j1.a1.n0"], system=True)
     assert set(answer) == {
-        "ok", "boot_id", "at", "runs", "checkpoints", "gpus", "system", "problems",
+        "ok", "boot_id", "at", "clock", "runs", "checkpoints", "gpus", "system", "problems",
     }  # fmt: skip
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert answer["gpus"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -12,7 +13,7 @@ from jobs.engines.contract import Launch, Launched
 from jobs.engines.ssh import ShepherdEngine
 from jobs.nodes.transport import ConnectionLost, NodeError, NoRoute
 from portal import archive, reach
-from portal.actions import cancel, dispatch, down, nodes, observe, schedule
+from portal.actions import cancel, contact, dispatch, down, nodes, observe, schedule
 from portal.models import Allocation, Attempt, Event, Job, Lease, Node
 from tests.portal.actions.conftest import Lab
 
@@ -24,10 +25,10 @@ def launches_fail(
 ) -> None:
     """Launches of which `fails` gives an error are not sent."""
 
-    def launch(self: ShepherdEngine, launches: Sequence[Launch]) -> list[Launched]:
+    def launch(self: ShepherdEngine, launches: Sequence[Launch], **more: Any) -> list[Launched]:
         if error := fails(launches):
             raise error
-        return SEND(self, launches)
+        return SEND(self, launches, **more)
 
     monkeypatch.setattr(ShepherdEngine, "launch", launch)
 
@@ -173,12 +174,12 @@ def test_a_full_disk_of_the_portal_hides_no_end(lab: Lab, monkeypatch: pytest.Mo
 def test_one_broken_connection_is_one_miss(lab: Lab) -> None:
     node, now = lab.node("n1"), timezone.now()
     for _ in range(3):
-        nodes.missed(node=node, error=ConnectionLost("The connection broke."), now=now)
+        contact.missed(node=node, error=ConnectionLost("The connection broke."), now=now)
     node.refresh_from_db()
     assert (node.missed, node.health) == (1, Node.Health.UP)
     for seconds in (5, 10):
         error = ConnectionLost("The connection broke.")
-        nodes.missed(node=node, error=error, now=now + timedelta(seconds=seconds))
+        contact.missed(node=node, error=error, now=now + timedelta(seconds=seconds))
     node.refresh_from_db()
     assert node.health == Node.Health.UNREACHABLE
 

@@ -149,7 +149,7 @@ def send(nodes: list[Node]) -> list[int]:
 def test_launches(planned: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     sent: dict[str, Any] = {}
 
-    def launch(self: ShepherdEngine, launches: Any) -> list[Launched]:
+    def launch(self: ShepherdEngine, launches: Any, **more: Any) -> list[Launched]:
         sent.update({one.key: one for one in launches})
         return [Launched(key=one.key, accepted=True) for one in launches]
 
@@ -165,7 +165,7 @@ def test_launches(planned: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_launches_that_cannot_be_sent(planned: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
-    def launch(self: ShepherdEngine, launches: Any) -> list[Launched]:
+    def launch(self: ShepherdEngine, launches: Any, **more: Any) -> list[Launched]:
         raise NoRoute("no way")
 
     monkeypatch.setattr(ShepherdEngine, "launch", launch)
