@@ -122,7 +122,7 @@ def test_should_the_node_come_back_nothing_of_it_runs_there(
     lost = began(lab, job, 1)
     silence.begin(lab, lost)
     watch.after(0)
-    watch.after(AFTER_S)
+    watch.after(AFTER_S + 1)
     silence.end()
     first = Allocation.objects.get(attempt__job=job, attempt__number=1)
     lab.drive(lambda: Allocation.objects.get(pk=first.pk).stop_sent_at is not None)
@@ -165,7 +165,7 @@ def test_a_checkpoint_puts_up_the_fence(
     lab.drive(lambda: part.get().fence == "up")
     silence.begin(lab, lost)
     watch.after(0)
-    assert watch.after(AFTER_S) == [job.pk]
+    assert watch.after(AFTER_S + 1) == [job.pk]
     began(lab, job, 2)
     assert Allocation.objects.get(attempt__job=job, attempt__number=2).fence == "up"
     saved = Checkpoint.objects.get(job=job, step=7).path
@@ -193,7 +193,7 @@ def test_a_gang_stops_everywhere_before_it_starts_anywhere(
     lab.drive(lambda: all(lab.log(job, rank) == "began\n" for rank in (0, 1)))
     silence.begin(lab, parts.get(rank=0).node)
     watch.after(0)
-    assert watch.after(AFTER_S) == [job.pk]
+    assert watch.after(AFTER_S + 1) == [job.pk]
     lab.drive(lambda: parts.get(rank=1).stop_sent_at is not None)
     assert lab.fresh(job).state == "COMPLETING"
     assert job.attempts.count() == 1
@@ -215,7 +215,7 @@ def test_many_at_once_are_more_likely_our_own_network(
     lost = began(lab, job, 1)
     silence.begin(lab, lost, next(node for node in nodes if node != lost))
     watch.after(0)
-    assert watch.after(AFTER_S) == []
+    assert watch.after(AFTER_S + 1) == []
     # The other one answers again: it was one node after all.
     silence.spools = {lost.spool}
     lab.drive(lambda: Node.objects.filter(health=Node.Health.UNREACHABLE).count() == 1)
