@@ -215,7 +215,7 @@ def test_afterok_waits_and_never_starts_after_a_failure(lab: Lab) -> None:
 
 def test_a_killed_shepherd_is_told_apart_from_a_failing_job(lab: Lab) -> None:
     lab.node("n1")
-    job = lab.submit("sleep 600")
+    job = lab.submit("#!/bin/bash\n#SBATCH --no-requeue\nsleep 600")
     lab.running(job)
     key = Allocation.objects.get(attempt__job=job).key
     ours = [pid for pid in _pids() if f"CARREL_RUN={key}".encode() in _environ(pid)]

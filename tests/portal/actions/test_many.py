@@ -124,7 +124,8 @@ def test_what_ended_meanwhile_keeps_its_last_word(
     first.refresh_from_db()
     assert (first.cause, first.exit_code) == ("lost", None)
     states = Job.objects.order_by("pk").values_list("state", flat=True)
-    assert list(states) == ["NODE_FAIL", "FAILED"]
+    # What lost its node waits for another.
+    assert list(states) == ["PENDING", "FAILED"]
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_a_checkpoint_puts_up_the_fence(
     assert watch.after(AFTER_S + 1) == [job.pk]
     began(lab, job, 2)
     assert Allocation.objects.get(attempt__job=job, attempt__number=2).fence == "up"
-    saved = Checkpoint.objects.get(job=job, step=7).path
+    (saved,) = set(Checkpoint.objects.filter(job=job, step=7).values_list("path", flat=True))
     lab.drive(lambda: saved in lab.log(job))
     assert "It resumes from step 7." in Attempt.objects.get(job=job, number=1).detail
     gate.touch()
