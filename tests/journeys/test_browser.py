@@ -40,7 +40,7 @@ exec 3>"$saved/model-step-000008.pt"
 for number in $(seq 1 1200); do
     echo "line $number"
     if [ "$number" = 4 ]; then
-        head -c 50000 /dev/zero >"$saved/.fresh"
+        head -c 50000 /dev/urandom >"$saved/.fresh"
         mv "$saved/.fresh" "$saved/model-step-000004.pt"
     fi
     echo more >&3
