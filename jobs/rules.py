@@ -24,10 +24,10 @@ MAX_ARRAY_TASKS = 10_000
 MAX_ARRAY_INDEX = 4_000_000
 MAX_DEPENDENCIES = 1_000
 MAX_NICE = 1_000
+"""A nice value goes from -1000, to the front, to 1000."""
 MAX_KEPT = 1_000
 """A node tells of no more checkpoints of a run."""
 MAX_STEP = 10**15
-"""A nice value goes from -1000, to the front, to 1000."""
 MAX_PATH_CHARS = 4_096
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
