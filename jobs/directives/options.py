@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -186,11 +186,17 @@ _ALL = (
     _without_effect("--mail-user", because=_NO_MAIL),
     _without_effect("--comment", because="comments are not kept"),
 )
-OPTIONS = {name: option for option in _ALL for name in option.names}
-OWN = {
-    "--keep-checkpoints": Option(("--keep-checkpoints",), _one("keep_checkpoints", formats.keep))
-}
-"""Those that Slurm does not have, on lines that begin with `#CARREL`."""
+_OWN = (Option(("--keep-checkpoints",), _one("keep_checkpoints", formats.keep)),)
+"""Those that Slurm does not have."""
+
+
+def _by_name(options: Iterable[Option]) -> dict[str, Option]:
+    return {name: option for option in options for name in option.names}
+
+
+OPTIONS = _by_name(_ALL)
+_BY_MARKER = {"#SBATCH": OPTIONS, "#CARREL": _by_name(_OWN)}
+"""By how the lines begin that they stand on."""
 
 
 def read(lines: list[Words], now: datetime) -> Read:
@@ -230,16 +236,9 @@ def _options(line: Words, errors: list[SpecError]) -> Iterator[tuple[str, Option
             )
             continue
         name, value = _name_and_value(word)
-        known, other = (OWN, OPTIONS) if line.marker == "#CARREL" else (OPTIONS, OWN)
-        option = known.get(name)
+        option = _BY_MARKER[line.marker].get(name)
         if option is None:
-            elsewhere = "#SBATCH" if other is OPTIONS else "#CARREL"
-            why = (
-                f"belongs on a line that begins with {elsewhere}"
-                if name in other
-                else f"is not known here{_similar(name)}"
-            )
-            errors.append(SpecError(name[:60], why, line.line))
+            errors.append(SpecError(name[:60], _why_not(name), line.line))
             # Most likely its value: said once is enough.
             if value is None and words and not words[-1].startswith("-"):
                 words.pop()
@@ -264,6 +263,14 @@ def _name_and_value(word: str) -> tuple[str, str | None]:
         name, equals, value = word.partition("=")
         return name, value if equals else None
     return word[:2], word[2:] or None
+
+
+def _why_not(name: str) -> str:
+    """Of an option that does not belong on the line where it stands."""
+    for marker, options in _BY_MARKER.items():
+        if name in options:
+            return f"belongs on a line that begins with {marker}"
+    return f"is not known here{_similar(name)}"
 
 
 def _similar(name: str) -> str:
