@@ -156,12 +156,8 @@ def listing(run: Run, seen: state.Look, now: float) -> "list[dict[str, Any]]":
     memory = Memory(run)
     fresh = [entry for entry in entries if not memory.knows(entry)]
     if fresh:
-        closed = set(_closed(fresh, entries, run, seen, now, directory))
-        memory.judge(
-            [entry for entry in fresh if entry.name in closed],
-            JUDGED_WITHIN_S,
-            seen.end is not None,
-        )
+        closed = _closed(fresh, entries, run, seen, now, directory)
+        memory.judge(closed, JUDGED_WITHIN_S, seen.end is not None)
     memory.keep(entries, hidden, now)
     return [entry.as_json(run.key, memory) for entry in entries]
 
@@ -173,8 +169,8 @@ def _closed(
     seen: state.Look,
     now: float,
     directory: str,
-) -> "list[str]":
-    """The names of those among `fresh` that are not being written, and were not when it ended."""
+) -> "list[Entry]":
+    """Those among `fresh` that are not being written, and were not when it ended."""
     candidates = [entry for entry in fresh if not (entry.is_dir and entry.has_temporary)]
     if seen.end is not None:
         return _closed_at_the_end(candidates, entries, seen.end, now)
@@ -185,7 +181,7 @@ def _closed(
     written = {name for _, name in writing.being_written(pids, directory)}
     if not _goes_on(run, seen.started or {}):
         return []
-    return [entry.name for entry in settled if entry.name not in written]
+    return [entry for entry in settled if entry.name not in written]
 
 
 def _goes_on(run: Run, started: "dict[str, Any]") -> bool:
@@ -202,7 +198,7 @@ def _goes_on(run: Run, started: "dict[str, Any]") -> bool:
 
 def _closed_at_the_end(
     candidates: "list[Entry]", entries: "list[Entry]", end: "dict[str, Any]", now: float
-) -> "list[str]":
+) -> "list[Entry]":
     torn = set(end.get("torn", ()))
     doubts = [[int(moment * 1e9) for moment in pair] for pair in end.get("doubts", ())]
     ended_ns = int(end["ended_at"] * 1e9)
@@ -211,7 +207,7 @@ def _closed_at_the_end(
         newest = max(entry.changed_ns for entry in entries)
         doubts.append([newest - int(FILE_SETTLES_S * 1e9), newest])
     return [
-        entry.name
+        entry
         for entry in candidates
         if entry.name not in torn
         and not any(first <= entry.changed_ns <= last for first, last in doubts)
